@@ -1,0 +1,3 @@
+//! `baton`, the lab.
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! `scx_baton`, the scheduler.
+
+fn main() {}
