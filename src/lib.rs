@@ -18,6 +18,7 @@
 //! reports what really happened. The policy never learns whether a kernel, a simulator or a test
 //! is behind it.
 
+pub mod balancer;
 pub mod cpumask;
 pub mod domains;
 pub mod units;
