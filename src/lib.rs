@@ -18,7 +18,11 @@
 //! reports what really happened. The policy never learns whether a kernel, a simulator or a test
 //! is behind it.
 
+#[cfg(feature = "live")]
+pub mod agent;
+pub mod avg;
 pub mod balancer;
+pub mod cli;
 pub mod cpumask;
 pub mod domains;
 pub mod units;

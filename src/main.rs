@@ -1,3 +1,63 @@
-//! `scx_baton`, the scheduler.
+//! `scx_baton`, the scheduler: reads the command line, runs the agent, turns its end into an
+//! exit status.
 
-fn main() {}
+use anyhow::{Context, Result};
+use clap::Parser;
+use log::{LevelFilter, error, info};
+use scx_baton::agent::{self, Exit};
+use scx_baton::cli::scheduler::Opts;
+use scx_rustland_core::ALLOCATOR;
+use simplelog::{ColorChoice, ConfigBuilder, TermLogger, TerminalMode};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn main() -> ExitCode {
+    let opts = Opts::parse();
+    match run(&opts) {
+        Ok(Exit::Stopped | Exit::Restart) => ExitCode::SUCCESS,
+        Ok(Exit::Ejected(why)) => {
+            error!("ended by the kernel: {why}");
+            ExitCode::from(2)
+        }
+        Ok(Exit::Replaced(by)) => {
+            error!("{by} is in charge now");
+            ExitCode::from(3)
+        }
+        Err(err) => {
+            eprintln!("error: {err:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(opts: &Opts) -> Result<Exit> {
+    let config = opts.config().map_err(anyhow::Error::msg)?;
+    start_log(opts.verbose)?;
+    agent::preflight()?;
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let main_thread = std::thread::current();
+    let flag = Arc::clone(&stop);
+    ctrlc::set_handler(move || {
+        flag.store(true, Ordering::Relaxed);
+        main_thread.unpark();
+    })
+    .context("SIGINT and SIGTERM cannot be handled")?;
+
+    ALLOCATOR.lock_memory();
+    let ended = agent::run_until(&config, &stop);
+    ALLOCATOR.unlock_memory();
+    let ended = ended?;
+    if ended == Exit::Stopped {
+        info!("stopped; the kernel's scheduler is in charge");
+    }
+    Ok(ended)
+}
+
+fn start_log(verbose: u8) -> Result<()> {
+    let level = if verbose > 0 { LevelFilter::Debug } else { LevelFilter::Info };
+    let config = ConfigBuilder::new().set_target_level(LevelFilter::Off).build();
+    TermLogger::init(level, config, TerminalMode::Stderr, ColorChoice::Auto)
+        .context("the log cannot be started")
+}

@@ -1,0 +1,50 @@
+//! How the BPF component wakes a sleeping agent: one event in a ring buffer for each sleep.
+
+use super::bpf::intf;
+use super::mapped::Mapped;
+use anyhow::{Context, Result};
+use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// The agent's end of the ring buffer.
+pub(crate) struct Doorbell<'a> {
+    ring: RingBuffer<'a>,
+    globals: &'a Mapped<intf::baton_globals>,
+}
+
+impl<'a> Doorbell<'a> {
+    pub(crate) fn new(
+        events: &'a dyn MapCore,
+        globals: &'a Mapped<intf::baton_globals>,
+    ) -> Result<Self> {
+        let mut builder = RingBufferBuilder::new();
+        builder.add(events, |_| 0)?;
+        let ring = builder.build().context("the event buffer cannot be opened")?;
+        Ok(Self { ring, globals })
+    }
+
+    fn asleep(&self) -> &AtomicU32 {
+        // SAFETY: the field is inside the mapping, which `self` borrows; both sides touch it
+        // with atomic operations only.
+        unsafe { AtomicU32::from_ptr(&raw mut (*self.globals.ptr(0)).agent_asleep) }
+    }
+
+    /// From now on, the next task that has to wait rings. Look at the queues once more after
+    /// this: a task queued just before does not ring.
+    pub(crate) fn arm(&self) {
+        self.asleep().store(1, Ordering::SeqCst);
+    }
+
+    /// Nobody need ring.
+    pub(crate) fn disarm(&self) {
+        self.asleep().store(0, Ordering::SeqCst);
+    }
+
+    /// Sleeps until somebody rings or `timeout` has passed.
+    pub(crate) fn wait(&self, timeout: Duration) {
+        // An interrupted wait is a short wait.
+        let _ = self.ring.poll(timeout);
+        self.disarm();
+    }
+}
