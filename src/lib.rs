@@ -21,4 +21,5 @@
 pub mod balancer;
 pub mod cpumask;
 pub mod domains;
+pub mod topology;
 pub mod units;
