@@ -152,7 +152,7 @@ impl Builder<'_> {
         let imbalance = self.imb_numa_nr(cpu, depth);
         let mut chain = Vec::new();
         let mut child: Option<usize> = None;
-        for level in 0..self.levels.len() {
+        for (level, imb_numa_nr) in imbalance.into_iter().enumerate() {
             let (kind, span) = (self.levels[level].kind, self.levels[level].span(cpu));
             let below = child.map(|c| (self.levels[c].kind, self.levels[c].span(cpu)));
             if level >= depth {
@@ -167,7 +167,7 @@ impl Builder<'_> {
                     LevelKind::Numa(_) => self.overlapping(cpu, level, overlap),
                     _ => self.ring(cpu, level),
                 };
-                chain.push(self.link(cpu, level, groups, imbalance[level]));
+                chain.push(self.link(cpu, level, groups, imb_numa_nr));
                 child = Some(level);
             }
         }
@@ -327,8 +327,8 @@ impl Builder<'_> {
         let first_numa = (above + 1..depth)
             .find(|&l| matches!(self.levels[l].kind, LevelKind::Numa(_)))
             .map_or(weight(above), weight);
-        for level in above..depth {
-            values[level] = base.max(1) * (weight(level) / first_numa).max(1);
+        for (level, value) in values.iter_mut().enumerate().take(depth).skip(above) {
+            *value = base.max(1) * (weight(level) / first_numa).max(1);
         }
         values
     }

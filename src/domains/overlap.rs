@@ -14,11 +14,14 @@ use crate::units::CpuId;
 use std::collections::HashMap;
 use std::rc::Rc;
 
+/// What a view depends on: level, span, span of the own group, and the first CPU after the viewer
+/// outside that.
+type ViewKey = (usize, u32, u32, Option<CpuId>);
+
 /// Views found so far, so that the work grows with nodes and not with CPUs.
 #[derive(Default)]
 pub(super) struct Overlap {
-    /// By level, span, span of the own group, and the first CPU after the viewer outside it.
-    views: HashMap<(usize, u32, u32, Option<CpuId>), Rc<[GroupId]>>,
+    views: HashMap<ViewKey, Rc<[GroupId]>>,
     /// By level and span index of the group.
     balance_masks: HashMap<(usize, u32), Rc<Cpumask>>,
 }

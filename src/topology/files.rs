@@ -37,15 +37,18 @@ impl Files {
         self.notes
     }
 
-    /// A file's text; `None` if it cannot be read. Bytes that are no text become `?`-like marks,
-    /// so that parsing fails, not reading.
+    /// A file's text; `None` if it cannot be read. Bytes that are no text are replaced, so that
+    /// parsing fails, not reading.
     pub(super) fn read(&self, path: &str) -> Option<String> {
         let mut bytes = Vec::with_capacity(256);
         File::open(self.root.join(path)).ok()?.take(MAX_FILE).read_to_end(&mut bytes).ok()?;
-        Some(match String::from_utf8(bytes) {
+        let mut text = match String::from_utf8(bytes) {
             Ok(text) => text,
             Err(e) => String::from_utf8_lossy(e.as_bytes()).into_owned(),
-        })
+        };
+        // Some captured files end in a NUL.
+        text.truncate(text.trim_end_matches('\0').len());
+        Some(text)
     }
 
     /// A whole number, possibly negative; a note if there is text that is none.

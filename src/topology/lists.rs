@@ -42,17 +42,22 @@ impl<'a> Lists<'a> {
                     files.parse_cpumap(path, text, width)
                 };
                 let Some(mask) = parsed.filter(|m| !m.is_empty()) else { return false };
+                if !mask.test(cpu) {
+                    files.note(path, "does not name its own CPU", "treated as missing".to_string());
+                    return false;
+                }
                 let set = self.fresh();
                 self.by_text.insert(text.to_string(), set);
-                if mask.test(cpu) {
-                    for member in mask.and(self.online).iter() {
-                        self.set_of[member.index()].get_or_insert(set);
-                    }
-                    return true;
+                for member in mask.and(self.online).iter() {
+                    self.set_of[member.index()].get_or_insert(set);
                 }
-                self.set_of[cpu.index()] = Some(set);
+                return true;
             }
-            (Some(set), None) => self.set_of[cpu.index()] = Some(set),
+            // The text was seen before and its members are placed, so it does not name this CPU.
+            (Some(_), None) => {
+                files.note(path, "does not name its own CPU", "treated as missing".to_string());
+                return false;
+            }
             (_, Some(_)) => {}
         }
         let consequence = format!("its {} are as the first CPU of each list says", self.what);
