@@ -25,4 +25,5 @@ pub mod balancer;
 pub mod cli;
 pub mod cpumask;
 pub mod domains;
+pub mod topology;
 pub mod units;
