@@ -122,6 +122,11 @@ pub(crate) fn hotplug_seq() -> Option<u64> {
     read_trimmed("hotplug_seq")?.parse().ok()
 }
 
+/// Counts schedulers attached since boot.
+pub(crate) fn enable_seq() -> Option<u64> {
+    read_trimmed("enable_seq")?.parse().ok()
+}
+
 fn read_trimmed(name: &str) -> Option<String> {
     let text = std::fs::read_to_string(Path::new(SCHED_EXT).join(name)).ok()?;
     Some(text.trim().to_string())

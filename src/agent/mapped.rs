@@ -43,6 +43,11 @@ impl<T: Copy> Mapped<T> {
         Ok(Self { base, len })
     }
 
+    /// Number of entries.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
     /// A pointer to entry `i`, for access to one field. Panics beyond the end.
     pub(crate) fn ptr(&self, i: usize) -> *mut T {
         assert!(i < self.len, "entry {i} of {}", self.len);

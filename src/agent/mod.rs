@@ -13,17 +13,19 @@ mod programs;
 mod report;
 mod worker;
 
-use crate::domains::DomainTree;
+use crate::domains::{self, DomainTree};
+use crate::topology::Topology;
 use crate::units::Nanos;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use doorbell::Doorbell;
 use live_host::LiveHost;
 use loader::Loaded;
-use log::info;
+use log::{info, warn};
 use programs::Programs;
 use report::Report;
 use scx_utils::UserExitInfo;
 use std::mem::MaybeUninit;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -72,12 +74,31 @@ const SETTLE_QUIET: Duration = Duration::from_millis(200);
 /// kernel asks for it, once for each burst of hotplug.
 pub fn run_until(config: &Config, stop: &AtomicBool) -> Result<Exit> {
     loop {
-        let tree = crate::domains::flat_possible()?;
-        match run(config, &tree, stop)? {
+        match run(config, &Machine::read()?, stop)? {
             Exit::Restart if !stop.load(Ordering::Relaxed) => settle_hotplug(),
             end => return Ok(end),
         }
         info!("starting again with the CPUs that are online now");
+    }
+}
+
+/// The machine as read at one start.
+struct Machine {
+    topology: Topology,
+    tree: DomainTree,
+}
+
+impl Machine {
+    fn read() -> Result<Self> {
+        let topology = Topology::read(Path::new("/")).context("the machine cannot be read")?;
+        for note in &topology.notes {
+            warn!("{note}");
+        }
+        let tree = domains::build(&topology).tree;
+        if let Some(violation) = domains::sanity(&tree).first() {
+            bail!("the sched domains of this machine contradict themselves: {violation}");
+        }
+        Ok(Self { topology, tree })
     }
 }
 
@@ -96,22 +117,23 @@ fn settle_hotplug() {
 }
 
 /// Loads, attaches and balances until `stop` is set or the kernel ends it.
-fn run(config: &Config, tree: &DomainTree, stop: &AtomicBool) -> Result<Exit> {
-    let seq = loader::hotplug_seq();
+fn run(config: &Config, machine: &Machine, stop: &AtomicBool) -> Result<Exit> {
+    let Machine { topology, tree } = machine;
     let mut storage = MaybeUninit::uninit();
-    let mut loaded = loader::load(&mut storage, config, tree.chains.len(), 1)?;
+    let mut loaded = loader::load(&mut storage, config, topology.width, 1)?;
     let programs = Programs::new(&loaded.skel)?;
     loaded.attach()?;
-    if loader::hotplug_seq() != seq {
-        info!("a CPU came or went while starting: starting again");
+    let attached = loader::enable_seq();
+    if loader::hotplug_seq() != topology.hotplug_seq {
+        info!("a CPU came or went while starting");
         loaded.detach();
         return Ok(Exit::Restart);
     }
-    info!("scheduling {} CPUs", tree.chains.iter().filter(|c| !c.is_empty()).count());
+    info!("scheduling {} CPUs", topology.online.weight());
     let report = balance(config, tree, &loaded, &programs, stop)?;
     report.log(&loaded.tables);
     let asked = stop.load(Ordering::Relaxed);
-    Ok(ended(&loaded.detach(), asked))
+    Ok(ended(&loaded.detach(), asked, attached))
 }
 
 /// Runs the worker until `stop` is set or the kernel has ended the scheduler.
@@ -139,20 +161,19 @@ fn balance(
     })
 }
 
-/// What the kernel's exit record means.
-fn ended(info: &UserExitInfo, asked: bool) -> Exit {
+/// What the kernel's exit record means; `attached` is the enable count when this run began.
+fn ended(info: &UserExitInfo, asked: bool, attached: Option<u64>) -> Exit {
     if asked {
         return Exit::Stopped;
     }
     if info.should_restart() {
         return Exit::Restart;
     }
-    match loader::attached_ops() {
-        Some(name) if !name.starts_with("baton") => return Exit::Replaced(name),
-        _ => {}
+    if loader::state().as_deref() == Some("enabled") && loader::enable_seq() != attached {
+        return Exit::Replaced(loader::attached_ops().unwrap_or_else(|| "another one".into()));
     }
     match info.report() {
-        Ok(()) => Exit::Ejected("the kernel unregistered it".into()),
+        Ok(()) => Exit::Ejected("it was unregistered by somebody else".into()),
         Err(why) => Exit::Ejected(format!("{why:#}")),
     }
 }

@@ -1,5 +1,6 @@
 //! What the agent cost and what became of its requests.
 
+use super::bpf::intf;
 use super::loader::Tables;
 use crate::balancer::MoveOutcome;
 use crate::units::Nanos;
@@ -53,5 +54,17 @@ impl Report {
             .map(|(outcome, n)| format!("{outcome:?} {n}"))
             .collect();
         info!("requests: {} issued = {}", globals.issued, outcomes.join(" + "));
+        let total = |stat| -> u64 {
+            (0..tables.cpus.len()).map(|cpu| tables.cpus.read(cpu).stats[stat as usize]).sum()
+        };
+        info!(
+            "tasks: {} switches, {} pulled by plan, {} direct, {} moved ran on the destination, \
+             {} elsewhere",
+            total(intf::baton_stat_BATON_STAT_SWITCHES),
+            total(intf::baton_stat_BATON_STAT_PULLED),
+            total(intf::baton_stat_BATON_STAT_DIRECT),
+            total(intf::baton_stat_BATON_STAT_LANDED),
+            total(intf::baton_stat_BATON_STAT_DIVERTED),
+        );
     }
 }

@@ -183,12 +183,36 @@ static __always_inline bool pull(s32 cpu, bool would_idle)
 			break;
 		from = plan->src[k];
 		src = cpu_ctx(from);
-		if (!src || from == cpu || src->nr_queued < min_queued)
+		/* An idle CPU with a queue has just been given it and is on its way. */
+		if (!src || from == cpu || src->nr_queued < min_queued || src->idle_since)
 			continue;
 		if (scx_bpf_dsq_move_to_local(from, 0))
 			return true;
 	}
 	return false;
+}
+
+/*
+ * Whether @prev, whose slice is over, is still ahead of everything in its CPU's queue. The kernel
+ * queues it only after this dispatch, so without the question two tasks of any weights would
+ * simply take turns.
+ */
+static __always_inline bool prev_is_next(struct task_struct *prev, s32 cpu, u64 now)
+{
+	struct task_ctx *t = task_ctx(prev);
+	bool next = false;
+	struct task_struct *head;
+	u64 vtime;
+
+	if (!t)
+		return false;
+	vtime = prev->scx.dsq_vtime + elapsed(t->run_at, now) * 1024 / task_weight(prev);
+	bpf_rcu_read_lock();
+	head = __COMPAT_scx_bpf_dsq_peek(cpu);
+	if (head)
+		next = (s64)(vtime - head->scx.dsq_vtime) < 0;
+	bpf_rcu_read_unlock();
+	return next;
 }
 
 void BPF_STRUCT_OPS(baton_dispatch, s32 cpu, struct task_struct *prev)
@@ -198,6 +222,14 @@ void BPF_STRUCT_OPS(baton_dispatch, s32 cpu, struct task_struct *prev)
 
 	if (!c)
 		return;
+	/* A task that is to be pushed away goes through baton_enqueue(), see there. */
+	if (c->push_key && c->push_key == c->curr_key)
+		prev_runnable = false;
+	if (prev_runnable && c->nr_queued > 0 && prev_is_next(prev, cpu, scx_bpf_now())) {
+		stat_add(c, BATON_STAT_KEPT, 1);
+		scx_bpf_task_set_slice(prev, slice_for(c));
+		return;
+	}
 	if (scx_bpf_dsq_move_to_local(cpu, 0)) {
 		stat_add(c, BATON_STAT_OWN, 1);
 		return;
@@ -206,8 +238,7 @@ void BPF_STRUCT_OPS(baton_dispatch, s32 cpu, struct task_struct *prev)
 		stat_add(c, BATON_STAT_PULLED, 1);
 		return;
 	}
-	/* A task that is to be pushed away goes through baton_enqueue(), see there. */
-	if (prev_runnable && !(c->push_key && c->push_key == c->curr_key)) {
+	if (prev_runnable) {
 		stat_add(c, BATON_STAT_KEPT, 1);
 		scx_bpf_task_set_slice(prev, slice_ns);
 	}

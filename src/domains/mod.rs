@@ -245,27 +245,3 @@ impl DomainTree {
         self.chains.get(cpu.index()).map_or(&[], Vec::as_slice)
     }
 }
-
-/// Placeholder until the topology reader: one domain over all possible CPUs.
-pub fn flat_possible() -> std::io::Result<DomainTree> {
-    let text = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
-    let width = Cpumask::width_of_list(&text).map_err(std::io::Error::other)?;
-    let span = Cpumask::parse_list(&text, width).map_err(std::io::Error::other)?;
-    let weight = span.weight() as u32;
-    let chains = vec![vec![Link { domain: DomainId(0), local: 0 }]; width];
-    let domain = SchedDomain {
-        level: LevelKind::Mc,
-        span,
-        weight,
-        groups: vec![],
-        flags: SdFlags::empty(),
-        distance: 10,
-        imbalance_pct: 117,
-        cache_nice_tries: 1,
-        busy_factor: 16,
-        min_interval: Nanos::from_ms(8),
-        max_interval: Nanos::from_ms(16),
-        imb_numa_nr: 0,
-    };
-    Ok(DomainTree { domains: vec![domain], groups: vec![], chains })
-}
