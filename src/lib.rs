@@ -21,4 +21,7 @@
 pub mod balancer;
 pub mod cpumask;
 pub mod domains;
+pub mod policy;
+pub mod stats;
+mod sync;
 pub mod units;

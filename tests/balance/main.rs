@@ -1,0 +1,4 @@
+//! The balancer on a machine in memory.
+
+mod lab;
+mod rounds;
