@@ -6,7 +6,7 @@ use scx_baton::balancer::fake::{FakeHost, regular_tree};
 use scx_baton::balancer::{Balancer, Config, Host, Shared, Snapshot};
 use scx_baton::cpumask::Cpumask;
 use scx_baton::policy::interval::{Pace, is_due};
-use scx_baton::policy::serialize::GroupMarks;
+use scx_baton::policy::marks::GroupMarks;
 use scx_baton::policy::should_balance::should_we_balance;
 use scx_baton::policy::{Env, Facts, IdleType, SdStats, Tunables, decide};
 use scx_baton::units::{CpuId, Nanos};

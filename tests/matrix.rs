@@ -31,7 +31,7 @@ fn make(s: &mut Situation, group: std::ops::Range<u32>, kind: GroupType, loads: 
         }
         Imbalanced => {
             s.hogs([group.end - 1], 1);
-            s.marks.set(s.group(0, LEVEL, usize::from(!is_local)), true);
+            s.marks.set_imbalanced(s.group(0, LEVEL, usize::from(!is_local)), true);
         }
         MisfitTask => {
             s.flag(0, LEVEL, SdFlags::ASYM_CPUCAPACITY);

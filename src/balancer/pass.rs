@@ -223,7 +223,7 @@ impl Inner {
         };
         let mark = settle(&mut self.states[at.state], domain, at.idle, &outcome);
         if let (Some(value), Some(group)) = (mark, Self::parent_group(cx, at)) {
-            cx.shared.marks.set(group, value);
+            cx.shared.marks.set_imbalanced(group, value);
         }
         let (moved, pushed) = match ending {
             Ending::Unbalanced { moved, pushed } => (moved, pushed),
@@ -254,7 +254,7 @@ impl Inner {
             let state = &mut self.states[at.state];
             let mark = settle(state, domain, at.idle, &PassOutcome::BALANCED);
             if let (Some(value), Some(group)) = (mark, Self::parent_group(cx, at)) {
-                cx.shared.marks.set(group, value);
+                cx.shared.marks.set_imbalanced(group, value);
             }
             self.count(cx, at).lb_balanced += 1;
         }
@@ -321,6 +321,9 @@ impl Inner {
                 &mut self.chosen,
             );
             pull.some_pinned |= found.pinned > 0;
+            if found.looked_at > 0 {
+                cx.shared.marks.set_bound(plan.group, found.pinned > 0);
+            }
             pull.all_pinned &= !found.some_allowed;
             if !self.chosen.is_empty() {
                 self.move_chosen(cx, host, at, plan, pull, record);

@@ -3,7 +3,8 @@
 use crate::domains::{DomainTree, LevelKind};
 use crate::policy::facts::Facts;
 use crate::policy::interval::Pace;
-use crate::policy::serialize::{GroupMarks, SerializeGate};
+use crate::policy::marks::GroupMarks;
+use crate::policy::serialize::SerializeGate;
 use crate::sync::CacheLine;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::units::{CpuId, Nanos};
@@ -13,7 +14,7 @@ use crate::units::{CpuId, Nanos};
 pub struct Shared {
     /// The serialize flags.
     pub gate: SerializeGate,
-    /// Groups that affinity kept from balancing inside.
+    /// What is known of groups that affinity keeps unbalanced.
     pub marks: GroupMarks,
     /// Tick and longest interval.
     pub pace: Pace,

@@ -3,7 +3,7 @@
 use crate::cpumask::Cpumask;
 use crate::domains::{DomainId, DomainTree, GroupId, SchedDomain, SchedGroup, SdFlags};
 use crate::policy::facts::{Facts, cpus_in};
-use crate::policy::serialize::GroupMarks;
+use crate::policy::marks::GroupMarks;
 use crate::policy::tunables::Tunables;
 use crate::units::{Capacity, CpuId};
 use serde::Serialize;
@@ -72,7 +72,7 @@ pub struct Env<'a> {
     pub facts: &'a Facts,
     /// The settings.
     pub tunables: &'a Tunables,
-    /// Which groups failed to balance inside because of affinity.
+    /// What is known of groups that affinity keeps unbalanced.
     pub marks: &'a GroupMarks,
     /// The domain.
     pub id: DomainId,

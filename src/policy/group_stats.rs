@@ -186,7 +186,7 @@ pub fn update_sg_lb_stats(
     let mut reduced = Load::ZERO;
     let mut sum = GroupStats {
         weight: group.weight,
-        pinned: env.marks.is_set(id),
+        pinned: env.marks.is_imbalanced(id),
         min_capacity: Capacity(u64::MAX),
         ..Default::default()
     };

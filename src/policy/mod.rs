@@ -15,6 +15,7 @@ pub mod facts;
 pub mod group_stats;
 pub mod imbalance;
 pub mod interval;
+pub mod marks;
 pub mod newidle;
 pub mod numa;
 pub mod serialize;

@@ -27,6 +27,10 @@ pub fn idle_imbalance(
 }
 
 /// The imbalance between NUMA groups after tolerance.
+///
+/// Corrected, the tolerance is never below that pair either: on a small machine `imb_numa_nr` is
+/// 1, and a pair is two. Nor can more be wanted than there is: the sibling difference is scaled by
+/// cores where groups are uneven, and makes 4 of a pair on 2 CPUs beside 6 idle ones.
 pub fn adjust_numa_imbalance(
     rule: NumaImbalance,
     imbalance: u64,
@@ -34,11 +38,18 @@ pub fn adjust_numa_imbalance(
     busiest_running: u32,
     imb_numa_nr: u32,
 ) -> u64 {
-    let (population, tolerated) = match rule {
-        NumaImbalance::Corrected => (busiest_running, u64::from(imb_numa_nr)),
-        NumaImbalance::Kernel => (local_running.saturating_add(1), NUMA_IMBALANCE_MIN),
+    let (value, population, limit, tolerated) = match rule {
+        NumaImbalance::Corrected => {
+            let limit = u64::from(imb_numa_nr).max(NUMA_IMBALANCE_MIN);
+            let there = u64::from(busiest_running);
+            (imbalance.min(there), there, limit, limit)
+        }
+        NumaImbalance::Kernel => {
+            let here = u64::from(local_running) + 1;
+            (imbalance, here, u64::from(imb_numa_nr), NUMA_IMBALANCE_MIN)
+        }
     };
-    if population > imb_numa_nr || imbalance > tolerated { imbalance } else { 0 }
+    if population > limit || value > tolerated { value } else { 0 }
 }
 
 #[cfg(test)]
@@ -51,6 +62,17 @@ mod tests {
         // node, none here. 7.3: population 0 + 1 ≤ 4 but 3 > 2, so 3. Corrected: 3 ≤ 4, within 4.
         assert_eq!(adjust_numa_imbalance(NumaImbalance::Kernel, 3, 0, 3, 4), 3);
         assert_eq!(adjust_numa_imbalance(NumaImbalance::Corrected, 3, 0, 3, 4), 0);
+    }
+
+    #[test]
+    fn a_pair_stays_on_small_and_uneven_machines() {
+        // Two nodes of 4 CPUs: imb_numa_nr 1, value 2.
+        assert_eq!(adjust_numa_imbalance(NumaImbalance::Corrected, 2, 0, 2, 1), 0);
+        // 2 + 6 CPUs, the pair on the small node: (6 × 2 - 2 × 0) scaled by cores is 4.
+        assert_eq!(adjust_numa_imbalance(NumaImbalance::Kernel, 4, 0, 2, 1), 4);
+        assert_eq!(adjust_numa_imbalance(NumaImbalance::Corrected, 4, 0, 2, 1), 0);
+        // A third task is no pair.
+        assert_eq!(adjust_numa_imbalance(NumaImbalance::Corrected, 3, 0, 3, 1), 3);
     }
 
     #[test]

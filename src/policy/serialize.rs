@@ -1,10 +1,10 @@
 //! The serialize gate: only its holder may balance across NUMA nodes (kernel:
-//! `sched_balance_running`), and the marks of groups that affinity keeps unbalanced.
+//! `sched_balance_running`).
 //!
 //! The flag is never waited for. It is taken with an acquiring compare-exchange and given back with
 //! a releasing store, so what a holder saw of the machine happens before the next holder's look.
 
-use crate::domains::{GroupId, LevelKind, SchedDomain, SdFlags};
+use crate::domains::{LevelKind, SchedDomain, SdFlags};
 use crate::policy::env::PassKind;
 use crate::policy::tunables::{SerializePasses, SerializeScope, Tunables};
 use crate::sync::CacheLine;
@@ -69,33 +69,6 @@ pub struct SerializeGuard<'a> {
 impl Drop for SerializeGuard<'_> {
     fn drop(&mut self) {
         self.flag.store(false, Ordering::Release);
-    }
-}
-
-/// One mark per group: it failed to balance inside because of affinity (kernel:
-/// `sched_group_capacity::imbalance`). A hint: racing writers lose nothing but time.
-#[derive(Debug)]
-pub struct GroupMarks {
-    marks: Box<[AtomicBool]>,
-}
-
-impl GroupMarks {
-    /// Marks for `groups` groups, none set.
-    pub fn new(groups: usize) -> Self {
-        Self { marks: (0..groups).map(|_| AtomicBool::new(false)).collect() }
-    }
-
-    /// Whether the group is marked.
-    pub fn is_set(&self, group: GroupId) -> bool {
-        self.marks[group.0 as usize].load(Ordering::Relaxed)
-    }
-
-    /// Marks the group or takes the mark away; the line is written only if that changes it.
-    pub fn set(&self, group: GroupId, value: bool) {
-        let mark = &self.marks[group.0 as usize];
-        if mark.load(Ordering::Relaxed) != value {
-            mark.store(value, Ordering::Relaxed);
-        }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::domains::{DomainTree, GroupId, SchedDomain, SdFlags};
 use crate::policy::active::need_active_balance;
 use crate::policy::detach::{Chosen, Selection, select_tasks};
 use crate::policy::imbalance::MigrationType;
-use crate::policy::serialize::GroupMarks;
+use crate::policy::marks::GroupMarks;
 use crate::policy::should_balance::should_we_balance;
 use crate::policy::{Env, Facts, IdleType, Plan, SdStats, SkipReason, Tunables, decide};
 use crate::units::{Capacity, CpuId, Load, Nanos, Util};
