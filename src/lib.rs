@@ -25,5 +25,11 @@ pub mod balancer;
 pub mod cli;
 pub mod cpumask;
 pub mod domains;
+<<<<<<< HEAD
 pub mod topology;
+=======
+pub mod policy;
+pub mod stats;
+mod sync;
+>>>>>>> 3c15ead64d1410d41d5e5378d7a354fcfeb6c444
 pub mod units;

@@ -109,6 +109,31 @@ impl MoveOutcome {
         Self::Superseded,
         Self::Expired,
     ];
+
+    /// The counter's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::RefusedAffinity => "refused_affinity",
+            Self::RefusedGone => "refused_gone",
+            Self::RefusedRunning => "refused_running",
+            Self::Superseded => "superseded",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+impl std::fmt::Display for MoveOutcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Applied => "applied",
+            Self::RefusedAffinity => "refused: it may not run there",
+            Self::RefusedGone => "refused: it sleeps, waits elsewhere or has ended",
+            Self::RefusedRunning => "refused: it had started, or stopped, running",
+            Self::Superseded => "superseded by a later request",
+            Self::Expired => "not carried out in time",
+        })
+    }
 }
 
 /// The machine, to the balancer. Methods take `&mut self`: a worker owns its host handle.

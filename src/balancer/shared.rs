@@ -1,0 +1,64 @@
+//! The words that all balancers of a machine share. Everything else belongs to one worker.
+
+use crate::domains::{DomainTree, LevelKind};
+use crate::policy::facts::Facts;
+use crate::policy::interval::Pace;
+use crate::policy::marks::GroupMarks;
+use crate::policy::serialize::SerializeGate;
+use crate::sync::CacheLine;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::units::{CpuId, Nanos};
+
+/// Shared state of one machine. Each part that is written often has its own cache lines.
+#[derive(Debug)]
+pub struct Shared {
+    /// The serialize flags.
+    pub gate: SerializeGate,
+    /// What is known of groups that affinity keeps unbalanced.
+    pub marks: GroupMarks,
+    /// Tick and longest interval.
+    pub pace: Pace,
+    /// Whether some CPU has more than one task (kernel: `rd->overloaded`).
+    overloaded: CacheLine<AtomicBool>,
+    /// By CPU: its running task is being pushed away (kernel: `rq->active_balance`).
+    active: Box<[AtomicBool]>,
+}
+
+impl Shared {
+    /// State for a machine; `tick` is the shortest time between two looks at a CPU.
+    pub fn new(tree: &DomainTree, facts: &Facts, tick: Nanos) -> Self {
+        let highest_numa = facts.levels().iter().rev().find_map(|level| match level {
+            LevelKind::Numa(n) => Some(usize::from(*n)),
+            _ => None,
+        });
+        Self {
+            gate: SerializeGate::new(highest_numa.unwrap_or(0)),
+            marks: GroupMarks::new(tree.groups.len()),
+            pace: Pace::new(tick, facts.nr_cpus()),
+            overloaded: CacheLine(AtomicBool::new(false)),
+            active: (0..facts.width()).map(|_| AtomicBool::new(false)).collect(),
+        }
+    }
+
+    /// Whether some CPU had more than one task when the root was last looked at.
+    pub fn is_overloaded(&self) -> bool {
+        self.overloaded.0.load(Ordering::Relaxed)
+    }
+
+    /// Notes it; the line is written only if that changes it.
+    pub fn set_overloaded(&self, value: bool) {
+        if self.is_overloaded() != value {
+            self.overloaded.0.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Claims a source for pushing its running task; false if another CPU is at it.
+    pub fn claim_push(&self, src: CpuId) -> bool {
+        !self.active[src.index()].swap(true, Ordering::Acquire)
+    }
+
+    /// Gives the source back.
+    pub fn release_push(&self, src: CpuId) {
+        self.active[src.index()].store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,80 @@
+//! What one balancer knows of the machine during a round.
+
+use crate::balancer::host::{Host, Snapshot};
+use crate::cpumask::Cpumask;
+use crate::units::{CpuId, Nanos};
+
+/// A snapshot with its idle CPUs as a mask, and how far it has been looked at in this round.
+#[derive(Debug)]
+pub(super) struct View {
+    pub(super) snapshot: Snapshot,
+    /// CPUs that idle with nothing queued (kernel: `idle_cpu`).
+    pub(super) idle_cpus: Cpumask,
+    seen: Cpumask,
+    few: Cpumask,
+}
+
+impl View {
+    pub(super) fn new(width: usize) -> Self {
+        Self {
+            snapshot: Snapshot::new(width),
+            idle_cpus: Cpumask::new(width),
+            seen: Cpumask::new(width),
+            few: Cpumask::new(width),
+        }
+    }
+
+    pub(super) fn now(&self) -> Nanos {
+        self.snapshot.now
+    }
+
+    /// Starts a round with a fresh look at `cpus`.
+    pub(super) fn begin<H: Host>(&mut self, host: &mut H, cpus: &Cpumask) {
+        self.seen.clear_all();
+        self.look(host, cpus);
+    }
+
+    /// Makes sure `cpus` have been looked at in this round. A round is short against the shortest
+    /// interval; what it moves itself it looks at again.
+    pub(super) fn see<H: Host>(&mut self, host: &mut H, cpus: &Cpumask) {
+        if !cpus.is_subset(&self.seen) {
+            self.look(host, cpus);
+        }
+    }
+
+    /// Looks at `cpus` now.
+    pub(super) fn look<H: Host>(&mut self, host: &mut H, cpus: &Cpumask) {
+        host.observe(cpus, &mut self.snapshot);
+        self.seen.or_assign(cpus);
+        self.note_idle(cpus);
+    }
+
+    /// Looks at two CPUs now.
+    pub(super) fn look_at<H: Host>(&mut self, host: &mut H, a: CpuId, b: CpuId) {
+        let mut few = std::mem::replace(&mut self.few, Cpumask::new(0));
+        few.set(a);
+        few.set(b);
+        host.observe(&few, &mut self.snapshot);
+        self.note_idle(&few);
+        few.clear(a);
+        few.clear(b);
+        self.few = few;
+    }
+
+    /// Reads the time.
+    pub(super) fn read_clock<H: Host>(&mut self, host: &mut H) -> Nanos {
+        host.observe(&self.few, &mut self.snapshot);
+        self.snapshot.now
+    }
+
+    fn note_idle(&mut self, cpus: &Cpumask) {
+        for cpu in cpus.iter() {
+            let view = &self.snapshot.cpus[cpu.index()];
+            if view.idle && view.nr_running == 0 {
+                self.idle_cpus.set(cpu);
+            } else {
+                self.idle_cpus.clear(cpu);
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! What the policy needs to know of a domain tree in another shape than the tree has it. Made once
+//! per tree, so that a pass looks nothing up.
+
+use crate::cpumask::Cpumask;
+use crate::domains::{DomainId, DomainTree, GroupId, LevelKind, SdFlags};
+use crate::units::CpuId;
+use std::ops::Range;
+
+/// Facts derived from a [`DomainTree`].
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// Siblings of CPU `c` (itself included): `siblings[sibling_start[c]..sibling_start[c + 1]]`.
+    sibling_start: Vec<u32>,
+    siblings: Vec<CpuId>,
+    smt_active: bool,
+    cluster_active: bool,
+    group_flags: Vec<SdFlags>,
+    group_words: Vec<Range<usize>>,
+    balance_words: Vec<Range<usize>>,
+    domain_words: Vec<Range<usize>>,
+    domain_slot: Vec<u8>,
+    levels: Vec<LevelKind>,
+    nr_cpus: u32,
+    width: usize,
+}
+
+/// The words of a mask in which it has CPUs, so that walking a small group of a wide machine does
+/// not read the whole width.
+fn words_in_use(mask: &Cpumask) -> Range<usize> {
+    let used = |w: &u64| *w != 0;
+    let start = mask.words().iter().position(used).unwrap_or(0);
+    let end = mask.words().iter().rposition(used).map_or(start, |i| i + 1);
+    start..end
+}
+
+impl Facts {
+    /// Derives everything from the tree.
+    pub fn new(tree: &DomainTree) -> Self {
+        let width = tree.chains.len();
+        let mut siblings = Vec::new();
+        let mut sibling_start = Vec::with_capacity(width + 1);
+        let mut smt_active = false;
+        for cpu in (0..width).map(CpuId::from) {
+            sibling_start.push(siblings.len() as u32);
+            let core = tree
+                .chain(cpu)
+                .iter()
+                .map(|link| tree.domain(link.domain))
+                .rfind(|d| d.flags.contains(SdFlags::SHARE_CPUCAPACITY));
+            match core {
+                Some(core) => {
+                    smt_active = true;
+                    siblings.extend(core.span.iter());
+                }
+                None => siblings.push(cpu),
+            }
+        }
+        sibling_start.push(siblings.len() as u32);
+
+        // The kernel keeps the child domain's flags in each group (`sched_group::flags`); the
+        // child is the domain of the group's CPUs that spans exactly the group.
+        let group_flags = tree
+            .groups
+            .iter()
+            .map(|group| {
+                let first = group.balance_mask.first().or(group.span.first()).unwrap_or_default();
+                tree.chain(first)
+                    .iter()
+                    .map(|link| tree.domain(link.domain))
+                    .rfind(|d| d.span == group.span)
+                    .map_or(SdFlags::empty(), |d| d.flags)
+            })
+            .collect();
+
+        let mut levels: Vec<LevelKind> = tree.domains.iter().map(|d| d.level).collect();
+        levels.sort_unstable();
+        levels.dedup();
+        let slot = |d: &crate::domains::SchedDomain| {
+            levels.binary_search(&d.level).unwrap_or_default().min(usize::from(u8::MAX)) as u8
+        };
+        Self {
+            domain_slot: tree.domains.iter().map(slot).collect(),
+            group_words: tree.groups.iter().map(|g| words_in_use(&g.span)).collect(),
+            balance_words: tree.groups.iter().map(|g| words_in_use(&g.balance_mask)).collect(),
+            domain_words: tree.domains.iter().map(|d| words_in_use(&d.span)).collect(),
+            nr_cpus: tree.chains.iter().filter(|c| !c.is_empty()).count().max(1) as u32,
+            sibling_start,
+            siblings,
+            smt_active,
+            cluster_active: levels.contains(&LevelKind::Cls),
+            group_flags,
+            levels,
+            width,
+        }
+    }
+
+    /// CPU ids there are: highest + 1.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// CPUs that take part in balancing (kernel: `num_online_cpus`).
+    pub fn nr_cpus(&self) -> u32 {
+        self.nr_cpus
+    }
+
+    /// Whether any core has more than one thread (kernel: `sched_smt_active`).
+    pub fn smt_active(&self) -> bool {
+        self.smt_active
+    }
+
+    /// Whether any cores share a cluster (kernel: `sched_cluster_active`).
+    pub fn cluster_active(&self) -> bool {
+        self.cluster_active
+    }
+
+    /// The kinds of levels of this tree, narrow to wide; counters are kept by position here.
+    pub fn levels(&self) -> &[LevelKind] {
+        &self.levels
+    }
+
+    /// Position of the domain's level in [`Facts::levels`].
+    pub fn slot(&self, domain: DomainId) -> usize {
+        usize::from(self.domain_slot[domain.0 as usize])
+    }
+
+    /// Flags of the domain that spans exactly the group (kernel: `sched_group::flags`).
+    pub fn group_flags(&self, group: GroupId) -> SdFlags {
+        self.group_flags[group.0 as usize]
+    }
+
+    /// Words of the group's span that hold CPUs.
+    pub fn group_words(&self, group: GroupId) -> Range<usize> {
+        self.group_words[group.0 as usize].clone()
+    }
+
+    /// Words of the group's balance mask that hold CPUs.
+    pub fn balance_words(&self, group: GroupId) -> Range<usize> {
+        self.balance_words[group.0 as usize].clone()
+    }
+
+    /// Words of the domain's span that hold CPUs.
+    pub fn domain_words(&self, domain: DomainId) -> Range<usize> {
+        self.domain_words[domain.0 as usize].clone()
+    }
+
+    /// The CPU's hardware threads, itself included (kernel: `cpu_smt_mask`).
+    pub fn siblings(&self, cpu: CpuId) -> &[CpuId] {
+        let i = cpu.index();
+        &self.siblings[self.sibling_start[i] as usize..self.sibling_start[i + 1] as usize]
+    }
+
+    /// Whether all *other* threads of the CPU's core idle (kernel: `is_core_idle`).
+    pub fn is_core_idle(&self, cpu: CpuId, idle_cpus: &Cpumask) -> bool {
+        self.siblings(cpu).iter().all(|&s| s == cpu || idle_cpus.test(s))
+    }
+}
+
+/// The CPUs of `words` of a mask, each word combined with `with` first.
+pub(crate) fn cpus_in(
+    mask: &Cpumask,
+    words: Range<usize>,
+    with: impl Fn(usize, u64) -> u64,
+) -> impl Iterator<Item = CpuId> {
+    let all = mask.words();
+    words.flat_map(move |i| {
+        let mut word = with(i, all[i]);
+        std::iter::from_fn(move || {
+            if word == 0 {
+                return None;
+            }
+            let bit = word.trailing_zeros();
+            word &= word - 1;
+            Some(CpuId(i as u32 * 64 + bit))
+        })
+    })
+}

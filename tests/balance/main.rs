@@ -1,0 +1,5 @@
+//! The balancer on a machine in memory.
+
+mod flags;
+mod lab;
+mod rounds;
