@@ -19,7 +19,10 @@
 //! is behind it.
 
 pub mod balancer;
+pub mod cli;
 pub mod cpumask;
 pub mod domains;
+pub mod kconfig;
+pub mod preflight;
 pub mod topology;
 pub mod units;
