@@ -8,10 +8,10 @@ use crate::topology::Topology;
 use crate::units::CpuId;
 use std::collections::BTreeMap;
 
-const LABEL: f64 = 190.0;
+const LABEL: f64 = 225.0;
 const STRIP: f64 = 22.0;
 /// Height of one domain where domains overlap and lie below each other.
-const SLICE: f64 = 9.0;
+const SLICE: f64 = 12.0;
 /// Overlapping domains drawn at most.
 const MOST_SLICES: usize = 16;
 const NARROW: [u8; 3] = [0x86, 0xb6, 0xd6];
@@ -65,6 +65,7 @@ pub(super) fn draw(c: &mut Canvas, t: &Topology, tree: &DomainTree, view: CpuId,
     let left = MARGIN + LABEL;
     let per_cpu = (WIDTH - MARGIN - left) / order.len().max(1) as f64;
     let strip = Strip { order, left, per_cpu };
+    y = node_axis(c, t, &strip, y);
     let own: Vec<DomainId> = tree.chain(view).iter().map(|link| link.domain).collect();
 
     // Domains that differ only in their groups look alike here.
@@ -104,6 +105,27 @@ pub(super) fn draw(c: &mut Canvas, t: &Topology, tree: &DomainTree, view: CpuId,
         y += height + 10.0;
     }
     y - 10.0
+}
+
+/// Which stretch of the strips is which node.
+fn node_axis(c: &mut Canvas, t: &Topology, strip: &Strip, y: f64) -> f64 {
+    if t.nodes.len() < 2 {
+        return y;
+    }
+    for node in &t.nodes {
+        for (first, len) in strip.runs(&node.cpus) {
+            let (x, width) =
+                (strip.left + first as f64 * strip.per_cpu, len as f64 * strip.per_cpu);
+            if width > 12.0 {
+                c.rect([x, y + 15.0, width - 1.0, 2.0], 1.0, "#c9d1d8", None, "");
+            }
+            let text = if width > 60.0 { format!("node {}", node.id) } else { node.id.to_string() };
+            if width > 18.0 {
+                c.text(x + width / 2.0, y + 10.0, 11.0, MUTED, "middle", &text);
+            }
+        }
+    }
+    y + 24.0
 }
 
 fn overlapping(spans: &[(&Cpumask, bool)]) -> bool {

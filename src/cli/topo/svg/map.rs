@@ -23,6 +23,7 @@ struct Tile {
 }
 
 enum What {
+    Machine,
     Package(usize),
     Node(usize),
     Llc(usize),
@@ -53,19 +54,12 @@ fn target(tiles: &[Tile], most: f64) -> f64 {
     (area * 2.2).sqrt().max(widest).min(most.max(widest))
 }
 
-/// Side of a core's square.
-fn cell(cores: usize) -> f64 {
-    match cores {
-        0..=64 => 30.0,
-        65..=192 => 20.0,
-        193..=640 => 15.0,
-        641..=2048 => 9.0,
-        _ => 6.0,
-    }
-}
+/// Sides of a core's square that are tried; the largest that fits is used.
+const SIDES: [f64; 9] = [40.0, 32.0, 26.0, 20.0, 15.0, 12.0, 9.0, 6.0, 4.0];
+/// Height that the map should not exceed.
+const FITTING: f64 = 520.0;
 
-fn layout(t: &Topology, inner_width: f64) -> Vec<Tile> {
-    let side = cell(t.cores.len());
+fn layout(t: &Topology, inner_width: f64, side: f64) -> Vec<Tile> {
     let mut packages = Vec::new();
     for package in 0..t.packages.len() {
         let mask = t.packages.mask(package);
@@ -110,6 +104,7 @@ impl Painter<'_> {
         let t = self.t;
         let (w, h) = (tile.width, tile.height);
         match tile.what {
+            What::Machine => {}
             What::Package(package) => {
                 c.rect([x, y, w, h], 8.0, "#f4f6f8", Some("#c9d1d8"), "");
                 let label = format!("package {package}");
@@ -175,17 +170,19 @@ pub(super) fn draw(c: &mut Canvas, t: &Topology, colours: &Distances, view: CpuI
     let y = heading(c, y, "Machine: packages, nodes (coloured by distance), LLCs, cores");
     let inner_width = WIDTH - 2.0 * MARGIN;
     let painter = Painter { t, colours, view };
-    let (mut x, mut top, mut row) = (0.0, y, 0.0_f64);
-    for package in layout(t, inner_width - 2.0 * PAD) {
-        if x > 0.0 && x + package.width > inner_width {
-            (x, top) = (0.0, top + row + 12.0);
-            row = 0.0;
+    let mut all = None;
+    for side in SIDES {
+        let packages = layout(t, inner_width - 2.0 * PAD, side);
+        let tile = flow(What::Machine, packages, inner_width, 0.0, 0.0, 12.0);
+        let fits = tile.height <= FITTING && tile.width <= inner_width;
+        all = Some(tile);
+        if fits {
+            break;
         }
-        painter.draw(c, MARGIN + x, top, &package);
-        x += package.width + 12.0;
-        row = row.max(package.height);
     }
-    legend(c, t, top + row + 20.0)
+    let Some(all) = all else { return y };
+    painter.draw(c, MARGIN, y, &all);
+    legend(c, t, y + all.height + 22.0)
 }
 
 /// What the colours mean and what is not on the map.

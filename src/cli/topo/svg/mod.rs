@@ -18,7 +18,7 @@ const GAP: f64 = 36.0;
 /// Colours of the nearest and the farthest distance.
 const NEAR: [u8; 3] = [0xd3, 0xec, 0xe6];
 const MIDDLE: [u8; 3] = [0xfb, 0xe3, 0xb0];
-const FAR: [u8; 3] = [0xe9, 0x8a, 0x6b];
+const FAR: [u8; 3] = [0xef, 0xa0, 0x84];
 
 /// From node distance to colour, over the range that this machine has.
 struct Distances {
