@@ -23,13 +23,13 @@ pub mod agent;
 pub mod avg;
 pub mod balancer;
 pub mod cli;
+pub mod control;
 pub mod cpumask;
 pub mod domains;
-<<<<<<< HEAD
-pub mod topology;
-=======
+pub mod kconfig;
 pub mod policy;
+pub mod preflight;
 pub mod stats;
 mod sync;
->>>>>>> 3c15ead64d1410d41d5e5378d7a354fcfeb6c444
+pub mod topology;
 pub mod units;

@@ -2,18 +2,21 @@
 //! exit status.
 
 use anyhow::{Context, Result};
-use clap::Parser;
 use log::{LevelFilter, error, info};
 use scx_baton::agent::{self, Exit};
 use scx_baton::cli::scheduler::Opts;
 use scx_rustland_core::ALLOCATOR;
 use simplelog::{ColorChoice, ConfigBuilder, TermLogger, TerminalMode};
+use std::alloc::{GlobalAlloc, Layout};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 fn main() -> ExitCode {
-    let opts = Opts::parse();
+    let opts = match Opts::read(std::env::args_os()) {
+        Ok(opts) => opts,
+        Err(message) => message.exit(),
+    };
     match run(&opts) {
         Ok(Exit::Stopped | Exit::Restart) => ExitCode::SUCCESS,
         Ok(Exit::Ejected(why)) => {
@@ -32,9 +35,16 @@ fn main() -> ExitCode {
 }
 
 fn run(opts: &Opts) -> Result<Exit> {
-    let config = opts.config().map_err(anyhow::Error::msg)?;
+    if opts.help_stats {
+        agent::stats::describe(&mut std::io::stdout())?;
+        return Ok(Exit::Stopped);
+    }
+    let mut config = opts.config().map_err(anyhow::Error::msg)?;
+    config.alloc_entry = entry_of(&ALLOCATOR);
     start_log(opts.verbose)?;
-    agent::preflight()?;
+    if opts.monitor.is_none() {
+        agent::preflight()?;
+    }
 
     let stop = Arc::new(AtomicBool::new(false));
     let main_thread = std::thread::current();
@@ -45,6 +55,14 @@ fn run(opts: &Opts) -> Result<Exit> {
     })
     .context("SIGINT and SIGTERM cannot be handled")?;
 
+    if let Some(interval) = opts.monitor {
+        agent::stats::monitor(interval, &stop)?;
+        return Ok(Exit::Stopped);
+    }
+    if let Some(interval) = opts.stats {
+        let stop = Arc::clone(&stop);
+        std::thread::spawn(move || agent::stats::monitor(interval, &stop));
+    }
     ALLOCATOR.lock_memory();
     let ended = agent::run_until(&config, &stop);
     ALLOCATOR.unlock_memory();
@@ -53,6 +71,12 @@ fn run(opts: &Opts) -> Result<Exit> {
         info!("stopped; the kernel's scheduler is in charge");
     }
     Ok(ended)
+}
+
+/// Address of the function that serves every allocation of this program.
+fn entry_of<A: GlobalAlloc>(_: &A) -> usize {
+    let alloc: unsafe fn(&A, Layout) -> *mut u8 = A::alloc;
+    alloc as *const () as usize
 }
 
 fn start_log(verbose: u8) -> Result<()> {

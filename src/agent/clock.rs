@@ -1,5 +1,5 @@
-//! The agent's own clocks, for its sleeps and its costs. What happens to tasks is timed by the
-//! BPF component's clock, which is read through its `clock` program.
+//! The agent's own clocks, for its costs. What happens to tasks is timed by the BPF component's
+//! clock, which is read through its `clock` program.
 
 use crate::units::Nanos;
 
@@ -16,7 +16,12 @@ pub(crate) fn now() -> Nanos {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// CPU time that this process has used.
+/// CPU time of the calling thread.
+pub(crate) fn thread_cpu_time() -> Nanos {
+    read(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// CPU time of the whole agent.
 pub(crate) fn process_cpu_time() -> Nanos {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)
 }

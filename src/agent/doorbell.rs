@@ -4,13 +4,15 @@ use super::bpf::intf;
 use super::mapped::Mapped;
 use anyhow::{Context, Result};
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 /// The agent's end of the ring buffer.
 pub(crate) struct Doorbell<'a> {
     ring: RingBuffer<'a>,
     globals: &'a Mapped<intf::baton_globals>,
+    rung: Arc<AtomicBool>,
 }
 
 impl<'a> Doorbell<'a> {
@@ -19,9 +21,14 @@ impl<'a> Doorbell<'a> {
         globals: &'a Mapped<intf::baton_globals>,
     ) -> Result<Self> {
         let mut builder = RingBufferBuilder::new();
-        builder.add(events, |_| 0)?;
+        let rung = Arc::new(AtomicBool::new(false));
+        let note = Arc::clone(&rung);
+        builder.add(events, move |_| {
+            note.store(true, Ordering::Relaxed);
+            0
+        })?;
         let ring = builder.build().context("the event buffer cannot be opened")?;
-        Ok(Self { ring, globals })
+        Ok(Self { ring, globals, rung })
     }
 
     fn asleep(&self) -> &AtomicU32 {
@@ -30,21 +37,15 @@ impl<'a> Doorbell<'a> {
         unsafe { AtomicU32::from_ptr(&raw mut (*self.globals.ptr(0)).agent_asleep) }
     }
 
-    /// From now on, the next task that has to wait rings. Look at the queues once more after
-    /// this: a task queued just before does not ring.
+    /// From now on, the next task that has to wait rings, once.
     pub(crate) fn arm(&self) {
         self.asleep().store(1, Ordering::SeqCst);
     }
 
-    /// Nobody need ring.
-    pub(crate) fn disarm(&self) {
-        self.asleep().store(0, Ordering::SeqCst);
-    }
-
-    /// Sleeps until somebody rings or `timeout` has passed.
-    pub(crate) fn wait(&self, timeout: Duration) {
+    /// Sleeps until somebody rings or `timeout` has passed; says whether somebody rang.
+    pub(crate) fn wait(&self, timeout: Duration) -> bool {
         // An interrupted wait is a short wait.
         let _ = self.ring.poll(timeout);
-        self.disarm();
+        self.rung.swap(false, Ordering::Relaxed)
     }
 }

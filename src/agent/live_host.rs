@@ -24,13 +24,28 @@ const PUSH_POLL: Duration = Duration::from_micros(50);
 pub(crate) struct LiveHost<'a> {
     tables: &'a Tables,
     programs: &'a Programs,
+    capacities: &'a [Capacity],
+    largest: Capacity,
+    now: Nanos,
     /// The worker's own desk in the table of requests.
     slot: u32,
 }
 
 impl<'a> LiveHost<'a> {
-    pub(crate) fn new(tables: &'a Tables, programs: &'a Programs, slot: u32) -> Self {
-        Self { tables, programs, slot }
+    /// A handle that uses desk `slot`; `capacities` by CPU id.
+    pub(crate) fn new(
+        tables: &'a Tables,
+        programs: &'a Programs,
+        capacities: &'a [Capacity],
+        slot: u32,
+    ) -> Self {
+        let largest = capacities.iter().copied().max().unwrap_or(Capacity::SCALE);
+        Self { tables, programs, capacities, largest, now: Nanos::ZERO, slot }
+    }
+
+    /// The time of the last snapshot.
+    pub(crate) fn last_seen(&self) -> Nanos {
+        self.now
     }
 
     fn desk(&self) -> *mut intf::baton_slot {
@@ -50,31 +65,48 @@ impl<'a> LiveHost<'a> {
     }
 }
 
-/// One CPU's record, decayed to `now`.
-fn view(raw: &intf::baton_cpu, now: Nanos) -> CpuView {
+/// One CPU's record, decayed to `now`. `full` is what the CPU gives undisturbed, `largest` what
+/// the largest one does.
+fn view(raw: &intf::baton_cpu, full: Capacity, largest: Capacity, now: Nanos) -> CpuView {
     let nr_running = raw.nr_runnable.max(0) as u32;
     let since = |at: u64| now - Nanos(at);
+    let share = |value, state| {
+        avg::read(value, if raw.state == state { 1024 } else { 0 }, since(raw.state_at))
+    };
+    let other = share(raw.other, intf::baton_cpu_state_BATON_CPU_OTHER).min(1024);
+    let capacity = Capacity((full.0 * (1024 - other) / 1024).max(1));
     CpuView {
         nr_running,
         load: Load(avg::read(raw.load, raw.sum_weight, since(raw.queue_avg_at))),
-        util: Util(avg::read(
-            raw.util,
-            if raw.curr_key != 0 { 1024 } else { 0 },
-            since(raw.util_at),
-        )),
+        util: Util(share(raw.util, intf::baton_cpu_state_BATON_CPU_OURS)),
         runnable: Util(avg::read(
             raw.runnable,
             u64::from(nr_running) << 10,
             since(raw.queue_avg_at),
         )),
-        capacity: Capacity::SCALE,
-        capacity_orig: Capacity::SCALE,
-        misfit_load: Load::ZERO,
-        idle: raw.idle_since != 0,
+        capacity,
+        capacity_orig: full,
+        misfit_load: if full < largest { misfit_load(raw, capacity, now) } else { Load::ZERO },
+        idle: raw.state == intf::baton_cpu_state_BATON_CPU_IDLE,
         idle_since: Nanos(raw.idle_since),
         avg_idle: Nanos(raw.avg_idle),
         current: TaskKey::from_bits(raw.curr_key),
     }
+}
+
+/// Load of the running task if it needs more than the CPU has (kernel: `task_fits_capacity`,
+/// which leaves a fifth of the capacity as margin).
+fn misfit_load(raw: &intf::baton_cpu, capacity: Capacity, now: Nanos) -> Load {
+    if raw.curr_key == 0 {
+        return Load::ZERO;
+    }
+    let ran = now - Nanos(raw.curr_since);
+    let util = avg::read(raw.curr_util, 1024, ran);
+    if util * 1280 <= capacity.0 * 1024 {
+        return Load::ZERO;
+    }
+    // A misfit of weight next to nothing is a misfit all the same.
+    Load(avg::read(raw.curr_load, u64::from(raw.curr_weight), ran).max(1))
 }
 
 fn task_view(raw: &intf::baton_task) -> TaskView {
@@ -100,10 +132,13 @@ impl Host for LiveHost<'_> {
     fn observe(&mut self, cpus: &Cpumask, snapshot: &mut Snapshot) {
         if self.programs.clock.run(self.slot) {
             // SAFETY: as in `ask`; the program has returned, so nothing writes the desk now.
-            snapshot.now = Nanos(unsafe { (&raw const (*self.desk()).now).read_volatile() });
+            self.now = Nanos(unsafe { (&raw const (*self.desk()).now).read_volatile() });
         }
+        snapshot.now = self.now;
         for cpu in cpus.iter() {
-            snapshot.cpus[cpu.index()] = view(&self.tables.cpus.read(cpu.index()), snapshot.now);
+            let i = cpu.index();
+            snapshot.cpus[i] =
+                view(&self.tables.cpus.read(i), self.capacities[i], self.largest, snapshot.now);
         }
     }
 

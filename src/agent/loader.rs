@@ -3,8 +3,8 @@
 use super::Config;
 use super::bpf::intf;
 use super::bpf::skel::{BpfSkel, BpfSkelBuilder};
-use super::kconfig;
 use super::mapped::Mapped;
+use crate::kconfig::Kconfig;
 use anyhow::{Context, Result, bail};
 use libbpf_rs::{Link, OpenObject};
 use scx_utils::{UserExitInfo, compat, scx_ops_attach, scx_ops_load, scx_ops_open, uei_exited};
@@ -16,11 +16,12 @@ use std::path::Path;
 /// Where the kernel shows what sched_ext does.
 const SCHED_EXT: &str = "/sys/kernel/sched_ext";
 
-/// The loaded BPF component with its shared tables. Dropping it detaches.
+/// The loaded BPF component. Dropping it detaches.
 pub(crate) struct Loaded<'a> {
     pub(crate) skel: BpfSkel<'a>,
     link: Option<Link>,
-    pub(crate) tables: Tables,
+    nr_cpu_ids: usize,
+    nr_slots: usize,
 }
 
 /// The tables that both sides map.
@@ -42,13 +43,11 @@ pub(crate) fn load<'a>(
     let mut builder = BpfSkelBuilder::default();
     builder.obj_builder.debug(config.verbose > 1);
 
-    let kconfig = kconfig::for_libbpf(Path::new("/"), &kernel_release()?)
-        .map(CString::new)
-        .transpose()
+    let kconfig = CString::new(kconfig(&kernel_release()?))
         .context("the kernel's configuration holds a zero byte")?;
     let open_opts = libbpf_rs::libbpf_sys::bpf_object_open_opts {
         sz: size_of::<libbpf_rs::libbpf_sys::bpf_object_open_opts>() as _,
-        kconfig: kconfig.as_ref().map_or(std::ptr::null(), |text| text.as_ptr()),
+        kconfig: kconfig.as_ptr(),
         ..Default::default()
     };
     let mut skel = scx_ops_open!(builder, storage, baton_ops, Some(open_opts))?;
@@ -72,16 +71,39 @@ pub(crate) fn load<'a>(
     rodata.agent_tgid = std::process::id() as i32;
 
     let skel = scx_ops_load!(skel, baton_ops, uei)?;
-    let tables = Tables {
-        cpus: Mapped::new(skel.maps.cpus.as_fd(), nr_cpu_ids)?,
-        plans: Mapped::new(skel.maps.pull_plans.as_fd(), nr_cpu_ids)?,
-        slots: Mapped::new(skel.maps.slots.as_fd(), nr_slots)?,
-        globals: Mapped::new(skel.maps.data_shared.as_fd(), 1)?,
+    Ok(Loaded { skel, link: None, nr_cpu_ids, nr_slots })
+}
+
+/// The `CONFIG_*` values that the BPF headers read, with what stands for "unknown".
+const KCONFIG_NEEDED: [(&str, &str); 3] = [
+    ("CONFIG_CC_VERSION_TEXT", "\"unknown\""),
+    ("CONFIG_LOCALVERSION", "\"\""),
+    ("CONFIG_PREEMPT_RCU", "n"),
+];
+
+/// Those values of the running kernel, as text for libbpf. It looks for the configuration in two
+/// places only and says "Invalid argument" when it finds neither, or when one value is missing.
+fn kconfig(release: &str) -> String {
+    let found = Kconfig::find(Path::new("/"), release).unwrap_or_default();
+    let options = found.options();
+    let line = |(name, unknown): (&str, &str)| {
+        format!("{name}={}\n", options.get(name).copied().unwrap_or(unknown))
     };
-    Ok(Loaded { skel, link: None, tables })
+    KCONFIG_NEEDED.into_iter().map(line).collect()
 }
 
 impl Loaded<'_> {
+    /// Maps the tables that both sides share.
+    pub(crate) fn tables(&self) -> Result<Tables> {
+        let maps = &self.skel.maps;
+        Ok(Tables {
+            cpus: Mapped::new(maps.cpus.as_fd(), self.nr_cpu_ids)?,
+            plans: Mapped::new(maps.pull_plans.as_fd(), self.nr_cpu_ids)?,
+            slots: Mapped::new(maps.slots.as_fd(), self.nr_slots)?,
+            globals: Mapped::new(maps.data_shared.as_fd(), 1)?,
+        })
+    }
+
     /// Attaches, and reads back from the kernel that it is this scheduler that is now in charge.
     pub(crate) fn attach(&mut self) -> Result<()> {
         self.link = Some(scx_ops_attach!(self.skel, baton_ops)?);
@@ -137,4 +159,16 @@ pub(crate) fn kernel_release() -> Result<String> {
     let text = std::fs::read_to_string("/proc/sys/kernel/osrelease")
         .context("the kernel's release cannot be read: is /proc mounted?")?;
     Ok(text.trim().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_needed_value_has_a_line_even_if_unknown() {
+        let text = kconfig("no-such-release");
+        assert_eq!(text.lines().count(), KCONFIG_NEEDED.len());
+        assert!(text.lines().all(|line| line.contains('=')));
+    }
 }

@@ -1,35 +1,48 @@
 //! The live agent: loads the BPF component, balances until told to stop, and reports why it
 //! ended.
+//!
+//! The main thread starts the workers, hears the doorbell and watches for the end. Each worker
+//! balances its shard. Two more threads answer the control socket and the statistics socket; they
+//! only read counters and swap the configuration.
 
+mod allocations;
 mod bpf;
 mod clock;
+mod control_server;
 mod doorbell;
-mod kconfig;
+mod live;
 mod live_host;
 mod loader;
+mod machine;
 mod mapped;
+mod meters;
 mod preflight;
 mod programs;
-mod report;
+mod shards;
+pub mod stats;
+mod summary;
 mod worker;
 
-use crate::domains::{self, DomainTree};
-use crate::topology::Topology;
+use crate::policy::tunables::Tunables;
 use crate::units::Nanos;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+use control_server::ControlServer;
 use doorbell::Doorbell;
+use live::Live;
 use live_host::LiveHost;
 use loader::Loaded;
-use log::{info, warn};
+use log::info;
+use machine::Machine;
 use programs::Programs;
-use report::Report;
 use scx_utils::UserExitInfo;
 use std::mem::MaybeUninit;
-use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use worker::Roster;
 
 pub use preflight::preflight;
+pub use shards::Workers;
 
 /// What the command line decides about one run.
 #[derive(Clone, Debug)]
@@ -46,8 +59,14 @@ pub struct Config {
     pub exit_dump_len: u32,
     /// 0 = normal, 1 = debug messages, 2 = libbpf's too.
     pub verbose: u8,
-    /// Time between two balancing rounds while there is something to balance.
-    pub tick: Nanos,
+    /// Shortest time between two looks at a CPU; `None`: the kernel's tick.
+    pub tick: Option<Nanos>,
+    /// How the machine is divided among workers.
+    pub workers: Workers,
+    /// The policy's settings at the start.
+    pub tunables: Tunables,
+    /// Address of the allocator's entry, for counting what the workers allocate.
+    pub alloc_entry: usize,
 }
 
 /// How a run ended.
@@ -63,102 +82,118 @@ pub enum Exit {
     Replaced(String),
 }
 
+/// Enough for a round; every page of it is locked memory.
+const WORKER_STACK: usize = 256 << 10;
+
 /// How often the main thread looks whether the kernel has ended the scheduler.
 const WATCH_PERIOD: Duration = Duration::from_millis(500);
 
-/// Longest wait for a burst of CPU hotplug to end.
-const SETTLE_LIMIT: Duration = Duration::from_secs(10);
-const SETTLE_QUIET: Duration = Duration::from_millis(200);
-
 /// Runs until `stop` is set or the kernel ends the scheduler for good; starts again whenever the
-/// kernel asks for it, once for each burst of hotplug.
+/// kernel asks for it, once for each burst of hotplug. Settings that were changed meanwhile stay.
 pub fn run_until(config: &Config, stop: &AtomicBool) -> Result<Exit> {
+    stay_put();
+    let mut config = config.clone();
     loop {
-        match run(config, &Machine::read()?, stop)? {
-            Exit::Restart if !stop.load(Ordering::Relaxed) => settle_hotplug(),
-            end => return Ok(end),
+        let (end, tunables) = run(&config, &Machine::read(&config)?, stop)?;
+        if end != Exit::Restart || stop.load(Ordering::Relaxed) {
+            return Ok(end);
         }
+        config.tunables = tunables;
+        machine::settle_hotplug();
         info!("starting again with the CPUs that are online now");
     }
 }
 
-/// The machine as read at one start.
-struct Machine {
-    topology: Topology,
-    tree: DomainTree,
+/// Takes this process out of automatic NUMA balancing, which unmaps a task's pages to see from where
+/// it touches them: each such look is a page fault. Any explicit policy does; this one keeps what
+/// is the default otherwise. Threads inherit it.
+fn stay_put() {
+    const MPOL_LOCAL: libc::c_int = 4;
+    // SAFETY: no memory is passed. Failing (a kernel without NUMA) changes nothing.
+    unsafe { libc::syscall(libc::SYS_set_mempolicy, MPOL_LOCAL, std::ptr::null::<u64>(), 0) };
 }
 
-impl Machine {
-    fn read() -> Result<Self> {
-        let topology = Topology::read(Path::new("/")).context("the machine cannot be read")?;
-        for note in &topology.notes {
-            warn!("{note}");
-        }
-        let tree = domains::build(&topology).tree;
-        if let Some(violation) = domains::sanity(&tree).first() {
-            bail!("the sched domains of this machine contradict themselves: {violation}");
-        }
-        Ok(Self { topology, tree })
-    }
-}
-
-/// Waits until no CPU has come or gone for a while.
-fn settle_hotplug() {
-    let (mut seen, mut waited) = (loader::hotplug_seq(), Duration::ZERO);
-    while waited < SETTLE_LIMIT {
-        std::thread::sleep(SETTLE_QUIET);
-        waited += SETTLE_QUIET;
-        let seq = loader::hotplug_seq();
-        if seq == seen {
-            return;
-        }
-        seen = seq;
-    }
-}
-
-/// Loads, attaches and balances until `stop` is set or the kernel ends it.
-fn run(config: &Config, machine: &Machine, stop: &AtomicBool) -> Result<Exit> {
-    let Machine { topology, tree } = machine;
+/// Loads, attaches and balances until `stop` is set or the kernel ends it. Returns also the
+/// settings in force at the end.
+fn run(config: &Config, machine: &Machine, stop: &AtomicBool) -> Result<(Exit, Tunables)> {
     let mut storage = MaybeUninit::uninit();
-    let mut loaded = loader::load(&mut storage, config, topology.width, 1)?;
+    let nr_workers = machine.shards.len();
+    let mut loaded = loader::load(&mut storage, config, machine.topology.width, nr_workers)?;
     let programs = Programs::new(&loaded.skel)?;
+    let tables = loaded.tables()?;
     loaded.attach()?;
     let attached = loader::enable_seq();
-    if loader::hotplug_seq() != topology.hotplug_seq {
+    if loader::hotplug_seq() != machine.topology.hotplug_seq {
         info!("a CPU came or went while starting");
         loaded.detach();
-        return Ok(Exit::Restart);
+        return Ok((Exit::Restart, config.tunables));
     }
-    info!("scheduling {} CPUs", topology.online.weight());
-    let report = balance(config, tree, &loaded, &programs, stop)?;
-    report.log(&loaded.tables);
+    let (balancers, views) = machine.balancers();
+    let live = Arc::new(Live::new(config.tunables, tables, views));
+    let control =
+        ControlServer::start(Arc::clone(&live)).context("the control socket cannot be opened")?;
+    let statistics = stats::Server::start(Arc::clone(&live))?;
+    info!("scheduling {} CPUs", machine.topology.online.weight());
+
+    let roster = Roster::default();
+    let doorbell = Doorbell::new(&loaded.skel.maps.events, &live.tables.globals)?;
+    std::thread::scope(|scope| {
+        let mut threads = Vec::with_capacity(nr_workers);
+        for (i, balancer) in balancers.into_iter().enumerate() {
+            let worker = worker::Worker {
+                planner: machine.planner(balancer.shard()),
+                balancer,
+                host: LiveHost::new(&live.tables, &programs, &machine.capacities, i as u32),
+                live: &live,
+                meters: &live.workers[i].meters,
+                roster: &roster,
+                tick: machine.tick,
+                alloc_entry: config.alloc_entry,
+            };
+            let spawned = std::thread::Builder::new()
+                .name(format!("baton-{i}"))
+                .stack_size(WORKER_STACK)
+                .spawn_scoped(scope, move || worker.run());
+            match spawned {
+                Ok(thread) => threads.push(thread),
+                Err(err) => {
+                    roster.quit.store(true, Ordering::Relaxed);
+                    return Err(err).context("a worker thread cannot be started");
+                }
+            }
+        }
+        watch(&loaded, &doorbell, &roster, stop, &threads);
+        roster.quit.store(true, Ordering::Relaxed);
+        threads.iter().for_each(|t| t.thread().unpark());
+        Ok(())
+    })?;
+    drop((control, statistics));
+    summary::log(&live);
+    let tunables = live.config.load().tunables;
     let asked = stop.load(Ordering::Relaxed);
-    Ok(ended(&loaded.detach(), asked, attached))
+    drop(doorbell);
+    Ok((ended(&loaded.detach(), asked, attached), tunables))
 }
 
-/// Runs the worker until `stop` is set or the kernel has ended the scheduler.
-fn balance(
-    config: &Config,
-    tree: &DomainTree,
+/// The main thread's part: wakes the workers when the doorbell rings, until the end.
+fn watch(
     loaded: &Loaded<'_>,
-    programs: &Programs,
+    doorbell: &Doorbell<'_>,
+    roster: &Roster,
     stop: &AtomicBool,
-) -> Result<Report> {
-    let quit = AtomicBool::new(false);
-    let doorbell = Doorbell::new(&loaded.skel.maps.events, &loaded.tables.globals)?;
-    let host = LiveHost::new(&loaded.tables, programs, 0);
-    std::thread::scope(|scope| {
-        let quit = &quit;
-        let worker = std::thread::Builder::new()
-            .name("baton-worker".into())
-            .spawn_scoped(scope, move || worker::run(host, doorbell, tree, config.tick, quit))
-            .context("the worker thread cannot be started")?;
-        while !stop.load(Ordering::Relaxed) && !loaded.exited() && !worker.is_finished() {
-            std::thread::park_timeout(WATCH_PERIOD);
+    threads: &[std::thread::ScopedJoinHandle<'_, ()>],
+) {
+    let all_alive = || threads.iter().all(|t| !t.is_finished());
+    while !stop.load(Ordering::Relaxed) && !loaded.exited() && all_alive() {
+        // A task that was queued between the last worker's look and this rings when its CPU next
+        // switches, a slice later.
+        if roster.all_idle(threads.len()) {
+            doorbell.arm();
         }
-        quit.store(true, Ordering::Relaxed);
-        worker.join().map_err(|_| anyhow::anyhow!("the worker thread panicked"))
-    })
+        if doorbell.wait(WATCH_PERIOD) {
+            threads.iter().for_each(|t| t.thread().unpark());
+        }
+    }
 }
 
 /// What the kernel's exit record means; `attached` is the enable count when this run began.

@@ -1,26 +1,21 @@
 //! Refuses to start where the scheduler cannot run, in one sentence that says what to do.
 
-use super::loader;
+use crate::preflight::{Verdict, inspect};
 use anyhow::{Result, bail};
+use std::path::Path;
 
 /// Checks what loading would otherwise fail on with a bare errno.
 pub fn preflight() -> Result<()> {
-    // SAFETY: no arguments, cannot fail.
-    if unsafe { libc::geteuid() } != 0 {
-        bail!("loading a scheduler needs root: run it with sudo");
-    }
-    let Some(state) = loader::state() else {
-        bail!(
-            "this kernel ({}) has no sched_ext: boot one built with CONFIG_SCHED_CLASS_EXT=y, \
-             6.16 or later",
-            loader::kernel_release()?
-        );
-    };
-    if state != "disabled" {
-        bail!(
-            "another sched_ext scheduler ({}) is in charge: stop it first",
-            loader::attached_ops().unwrap_or_else(|| "name unknown".into())
-        );
+    let report = inspect(Path::new("/"));
+    for finding in &report.findings {
+        let remedy = finding.remedy.as_deref().unwrap_or_default();
+        match finding.verdict {
+            Verdict::Ok => log::debug!("{}: {}", finding.what, finding.found),
+            Verdict::Warning => {
+                log::warn!("{}: {}; {remedy}", finding.what, finding.found);
+            }
+            Verdict::Missing => bail!("{}: {}; {remedy}", finding.what, finding.found),
+        }
     }
     Ok(())
 }

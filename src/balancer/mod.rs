@@ -6,18 +6,18 @@
 mod config;
 pub mod fake;
 mod host;
-mod stand_in;
 mod pass;
 mod periodic;
 mod recent;
 mod shared;
+mod stand_in;
 mod view;
 
 pub use config::{Config, ConfigCell};
 pub use host::{CpuView, Host, MoveOutcome, NR_MIGRATE, PULL_PLAN_LEN, Snapshot, TaskView};
-pub use stand_in::{RoundSummary, StandIn};
 pub use recent::{RecentMoves, UNDONE_WITHIN};
 pub use shared::Shared;
+pub use stand_in::StandIn;
 
 use crate::cpumask::Cpumask;
 use crate::domains::{DomainTree, Link};

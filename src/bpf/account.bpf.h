@@ -126,10 +126,15 @@ static __always_inline void task_sync(struct task_ctx *t, u64 now)
 	t->avg_at = now;
 }
 
-static __always_inline void util_sync(struct baton_cpu *c, bool running, u64 now)
+/* Brings the shares of the CPU's time to @now and notes who has it from now on. */
+static __always_inline void cpu_state_set(struct baton_cpu *c, u32 state, u64 now)
 {
-	c->util = avg_step(c->util, running ? 1024 : 0, avg_factor(elapsed(c->util_at, now)));
-	c->util_at = now;
+	u64 f = avg_factor(elapsed(c->state_at, now));
+
+	c->util = avg_step(c->util, c->state == BATON_CPU_OURS ? 1024 : 0, f);
+	c->other = avg_step(c->other, c->state == BATON_CPU_OTHER ? 1024 : 0, f);
+	c->state_at = now;
+	c->state = state;
 }
 
 static __noinline int place_leave(u64 place, u64 load, u64 runnable, u64 now)

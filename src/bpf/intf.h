@@ -66,6 +66,13 @@ enum baton_stat {
 	BATON_NR_STATS,
 };
 
+/* Who has a CPU. */
+enum baton_cpu_state {
+	BATON_CPU_IDLE,
+	BATON_CPU_OURS,
+	BATON_CPU_OTHER, /* a task of another class, or none for the moment */
+};
+
 /*
  * One CPU. Averages decay with the kernel's half-life (32 periods of 2^20 ns) and are valid
  * at the time beside them: the reader decays them to now.
@@ -86,15 +93,19 @@ struct baton_cpu {
 	u64 queue_pad[2];
 
 	/* The CPU itself: written by programs that run on it. */
-	u64 util_at;    /* time of util */
-	u64 util;       /* share of time that our tasks run */
-	u64 curr_key;   /* running task, 0 if none of ours */
+	u64 state_at;	/* time of the two averages below */
+	u64 util;	/* share of time that our tasks run */
+	u64 other;	/* share of time taken by other classes: real-time, deadline, stop */
+	u64 curr_key;	/* running task, 0 if none of ours */
 	u64 curr_vtime; /* its vtime when it started */
 	u64 curr_since; /* when it started */
+	u64 curr_util;	/* its averages when it started */
+	u64 curr_load;
 	u64 idle_since; /* when the CPU became idle, 0 while busy */
-	u64 avg_idle;   /* usual length of an idle period, ns */
+	u64 avg_idle;	/* usual length of an idle period, ns */
 	u32 curr_weight;
-	u32 cpu_pad;
+	u32 state; /* enum baton_cpu_state */
+	u64 cpu_pad[5];
 
 	/* A request to push the running task away: written by the push program and cleared by
 	 * compare-exchange by whoever carries it out or gives it up. */
@@ -106,7 +117,7 @@ struct baton_cpu {
 	u64 stats[BATON_NR_STATS];
 	u64 stats_pad[16 - BATON_NR_STATS];
 };
-_Static_assert(sizeof(struct baton_cpu) == 5 * BATON_CACHELINE, "whole cache lines");
+_Static_assert(sizeof(struct baton_cpu) == 6 * BATON_CACHELINE, "whole cache lines");
 _Static_assert(BATON_NR_STATS <= 16, "room for the counters");
 
 /* Which CPUs may be pulled from, best first. Written by the agent alone; a torn read costs

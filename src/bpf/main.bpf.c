@@ -278,8 +278,10 @@ void BPF_STRUCT_OPS(baton_running, struct task_struct *p)
 	place_set(t, PLACE(weight, cpu, false), now);
 	t->running = true;
 	t->run_at = now;
-	util_sync(c, false, now);
+	cpu_state_set(c, BATON_CPU_OURS, now);
 	c->curr_key = t->key;
+	c->curr_util = t->util;
+	c->curr_load = t->load;
 	c->curr_vtime = p->scx.dsq_vtime;
 	c->curr_since = now;
 	c->curr_weight = weight;
@@ -299,7 +301,7 @@ void BPF_STRUCT_OPS(baton_stopping, struct task_struct *p, bool runnable)
 		return;
 	scx_bpf_task_set_dsq_vtime(p, p->scx.dsq_vtime + elapsed(t->run_at, now) * 1024 / weight);
 	task_sync(t, now);
-	util_sync(c, true, now);
+	cpu_state_set(c, BATON_CPU_OTHER, now);
 	t->running = false;
 	t->last_ran = now;
 	t->wait_since = now;
@@ -325,6 +327,7 @@ void BPF_STRUCT_OPS(baton_update_idle, s32 cpu, bool idle)
 
 	if (!c)
 		return;
+	cpu_state_set(c, idle ? BATON_CPU_IDLE : BATON_CPU_OTHER, now);
 	if (idle) {
 		c->idle_since = now;
 		stat_add(c, BATON_STAT_IDLE_ENTRIES, 1);

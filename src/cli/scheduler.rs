@@ -1,8 +1,13 @@
 //! The options of `scx_baton`.
 
-use crate::agent::Config;
+use crate::agent::{Config, Workers};
+use crate::policy::tunables::{Domain, TUNABLES, Tunable, Tunables};
 use crate::units::Nanos;
-use clap::{ArgAction, Parser, ValueEnum, value_parser};
+use clap::{
+    Arg, ArgAction, Command, CommandFactory, FromArgMatches, Parser, ValueEnum, value_parser,
+};
+use std::ffi::OsString;
+use std::time::Duration;
 
 /// A sched_ext scheduler that balances load by the kernel's rules, in user space.
 ///
@@ -34,13 +39,65 @@ pub struct Opts {
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     pub exit_dump_len: u32,
 
-    /// Time between two balancing rounds while tasks wait, in microseconds.
-    #[arg(long, value_name = "US", default_value_t = 4_000, value_parser = value_parser!(u64).range(100..=1_000_000))]
-    pub tick_us: u64,
+    /// Shortest time between two looks at a CPU, in microseconds; without it the kernel's own
+    /// tick (from its CONFIG_HZ).
+    #[arg(long, value_name = "US", value_parser = value_parser!(u64).range(100..=1_000_000))]
+    pub tick_us: Option<u64>,
+
+    /// How the machine is divided among balancing threads.
+    #[arg(long, value_enum, default_value_t = Workers::Llc)]
+    pub workers: Workers,
+
+    /// Print statistics of this run every SEC seconds.
+    #[arg(long, value_name = "SEC", value_parser = seconds)]
+    pub stats: Option<Duration>,
+
+    /// Load nothing; print statistics of the running scheduler every SEC seconds.
+    #[arg(long, value_name = "SEC", value_parser = seconds)]
+    pub monitor: Option<Duration>,
+
+    /// Say what each statistic means, and exit.
+    #[arg(long)]
+    pub help_stats: bool,
 
     /// Say more; twice: libbpf's messages too.
     #[arg(short, long, action = ArgAction::Count)]
     pub verbose: u8,
+
+    /// The policy's settings, from options named as in [`TUNABLES`].
+    #[arg(skip)]
+    pub tunables: Tunables,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(s) if (0.1..=86_400.0).contains(&s) => Ok(Duration::from_secs_f64(s)),
+        _ => Err("a number of seconds from 0.1 to 86400".into()),
+    }
+}
+
+/// An option for each setting of the policy.
+fn tunable_arg(tunable: &'static Tunable) -> Arg {
+    let mut help = format!("{} [default: {}]", tunable.doc, tunable.default_value());
+    if let Domain::Choices(choices) = tunable.domain {
+        for choice in choices {
+            help.push_str(&format!("\n- {}: {}", choice.name, choice.doc));
+        }
+    }
+    let check = move |value: &str| -> Result<String, String> {
+        let mut scratch = Tunables::default();
+        scratch.set(tunable.name, value).map_err(|e| e.to_string())?;
+        Ok(value.to_string())
+    };
+    Arg::new(tunable.name)
+        .long(tunable.name)
+        .value_name(match tunable.domain {
+            Domain::Choices(_) => "CHOICE",
+            Domain::Range { .. } => "N",
+        })
+        .help_heading("Policy (can also be changed while running: baton set NAME=VALUE)")
+        .help(help)
+        .value_parser(check)
 }
 
 /// A choice between on and off.
@@ -53,6 +110,28 @@ pub enum Switch {
 }
 
 impl Opts {
+    /// The whole command line: the options above and one for each setting of the policy.
+    pub fn full_command() -> Command {
+        Self::command().args(TUNABLES.iter().map(tunable_arg))
+    }
+
+    /// Reads a command line; on an error, or for `--help`, clap's message.
+    pub fn read<I, T>(args: I) -> Result<Self, clap::Error>
+    where
+        I: IntoIterator<Item = T>,
+        T: Into<OsString> + Clone,
+    {
+        let matches = Self::full_command().try_get_matches_from(args)?;
+        let mut opts = Self::from_arg_matches(&matches)?;
+        for tunable in TUNABLES {
+            if let Some(value) = matches.get_one::<String>(tunable.name) {
+                // The value has been checked by the option's parser.
+                let _ = opts.tunables.set(tunable.name, value);
+            }
+        }
+        Ok(opts)
+    }
+
     /// The checked configuration, or a sentence that says what is wrong.
     pub fn config(&self) -> Result<Config, String> {
         if self.slice_min_us > self.slice_us {
@@ -68,7 +147,10 @@ impl Opts {
             partial: self.partial,
             exit_dump_len: self.exit_dump_len,
             verbose: self.verbose,
-            tick: Nanos::from_us(self.tick_us),
+            tick: self.tick_us.map(Nanos::from_us),
+            workers: self.workers,
+            tunables: self.tunables,
+            alloc_entry: 0,
         })
     }
 }
@@ -79,7 +161,7 @@ mod tests {
 
     fn parse(args: &[&str]) -> Result<Config, String> {
         let args = std::iter::once(&"scx_baton").chain(args);
-        Opts::try_parse_from(args).map_err(|e| e.to_string())?.config()
+        Opts::read(args).map_err(|e| e.to_string())?.config()
     }
 
     #[test]
@@ -101,7 +183,20 @@ mod tests {
         .unwrap();
         assert_eq!((c.slice, c.slice_min), (Nanos::from_us(2000), Nanos::from_us(500)));
         assert!(c.wakeup_preempt && c.partial);
-        assert_eq!((c.exit_dump_len, c.tick, c.verbose), (65_536, Nanos::from_ms(1), 2));
+        assert_eq!((c.exit_dump_len, c.tick, c.verbose), (65_536, Some(Nanos::from_ms(1)), 2));
+    }
+
+    #[test]
+    fn every_setting_of_the_policy_is_an_option() {
+        for tunable in TUNABLES {
+            let value = match tunable.domain {
+                Domain::Choices(choices) => choices[choices.len() - 1].name.to_string(),
+                Domain::Range { max, .. } => max.to_string(),
+            };
+            let config = parse(&[&format!("--{}={value}", tunable.name)]).unwrap();
+            assert_eq!(config.tunables.get(tunable.name).unwrap(), value);
+            assert!(parse(&[&format!("--{}=nonsense", tunable.name)]).is_err());
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! Domains are shared by all CPUs that see the same one: a tree for 8,192 CPUs holds each span
 //! once. What differs between CPUs is which group is their own: [`Link::local`].
 
+pub mod against_kernel;
 mod build;
 mod levels;
 mod overlap;

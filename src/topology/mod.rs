@@ -104,7 +104,6 @@ pub struct Topology {
     #[serde(skip)]
     node_of: Vec<Option<u32>>,
     /// By CPU id; [`Capacity::SCALE`] where unknown.
-    #[serde(skip)]
     capacity: Vec<Capacity>,
     /// What of the processor model the kernel's domain builder depends on.
     pub platform: Platform,

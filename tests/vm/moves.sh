@@ -17,7 +17,7 @@ kill "${pids[@]}"
 wait "${pids[@]}" 2>/dev/null || true
 timeout 60 hackbench -p -g 2 -l 50 >/dev/null
 stop_baton
-issued=$(counter issued) applied=$(outcome Applied)
+issued=$(counter issued) applied=$(outcome applied)
 sum=$(sed -n 's/.*issued = \(.*\)/\1/p' "$LOG" | tail -n 1 | grep -o '[0-9]*' | paste -sd+ | bc)
 landed=$(counter "moved ran on the destination") diverted=$(counter elsewhere)
 note "$issued issued = $sum ended; $applied applied = $landed ran there + $diverted ran elsewhere first"
