@@ -132,7 +132,7 @@ impl Topology {
         isolated.or_assign(&optional(files, "sys/fs/cgroup/cpuset.cpus.isolated"));
         let nohz_full = optional(files, &format!("{CPU_DIR}/nohz_full"));
         let platform = Platform::read(files);
-        let nodes = nodes::read(files, &online);
+        let nodes = nodes::read(files, &online, &platform);
         let node_of = |cpu: CpuId| nodes.of(cpu);
         let CpuParts { packages, cores, clusters, capacity } = cpus::read(files, &online, node_of);
         let caches = caches::read(files, &online, &cores, node_of);
