@@ -3,6 +3,8 @@
 //! Each size runs in a process of its own, so that its peak memory is its own. Run with
 //! `cargo bench --no-default-features --bench topology`.
 
+#![allow(clippy::unwrap_used, reason = "what cannot be set up fails the test")]
+
 #[path = "../tests/common/scratch.rs"]
 mod scratch;
 #[path = "../tests/common/sysroot.rs"]

@@ -1,6 +1,8 @@
 //! Every row of the shared `cases.md`, Topology: the smallest tree of files that shows the fault,
 //! what is made of it, and the note that says so. Also that no text in any file causes a panic.
 
+#![allow(clippy::unwrap_used, reason = "what cannot be set up fails the test")]
+
 #[path = "common/scratch.rs"]
 mod scratch;
 #[path = "common/sysroot.rs"]

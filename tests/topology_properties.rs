@@ -1,5 +1,7 @@
 //! Properties that hold for every machine, checked on random ones.
 
+#![allow(clippy::unwrap_used, reason = "what cannot be set up fails the test")]
+
 use proptest::prelude::*;
 use scx_baton::cpumask::Cpumask;
 use scx_baton::domains::{DomainTree, SchedDomain, SdFlags, build, sanity};

@@ -33,8 +33,9 @@ impl SysRoot {
 
     pub(crate) fn put(&self, path: &str, text: &str) {
         let path = self.path().join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
+        let dir = path.parent().unwrap_or(&path);
+        let written = fs::create_dir_all(dir).and_then(|()| fs::write(&path, text));
+        written.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     }
 
     fn write_masks(&self, t: &Topology) {
