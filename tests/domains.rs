@@ -259,3 +259,35 @@ fn one_state_per_distinct_group() {
     // 2 node domains and 1 NUMA domain; 8 CPUs and 2 nodes as groups.
     assert_eq!((b.tree.domains.len(), b.tree.groups.len()), (3, 10));
 }
+
+/// Levels, spans, groups, their order and balance masks against a real kernel, on machines whose
+/// NUMA spans overlap: a mesh, a line, a ring, and a line with interleaved CPU numbers.
+#[test]
+fn groups_equal_what_a_kernel_printed() {
+    let mut kernel = include_str!("data/kernel-groups.txt").lines().filter(|l| !l.starts_with('#'));
+    let mut ours: std::collections::VecDeque<String> = Default::default();
+    for line in kernel.by_ref().filter(|line| !line.is_empty()) {
+        if let Some(spec) = line.strip_prefix("machine ") {
+            assert!(ours.is_empty(), "the kernel has fewer domains: {ours:?}");
+            let b = built(spec);
+            for (cpu, chain) in b.tree.chains.iter().enumerate() {
+                for link in chain {
+                    let domain = b.tree.domain(link.domain);
+                    let mut row = format!("{cpu} {} {}", domain.level, domain.span);
+                    let mut ring = domain.groups.clone();
+                    ring.rotate_left(link.local as usize);
+                    for group in ring.iter().map(|&id| b.tree.group(id)) {
+                        row.push_str(&format!(" {}", group.span));
+                        if group.balance_mask != group.span {
+                            row.push_str(&format!("/{}", group.balance_mask));
+                        }
+                    }
+                    ours.push_back(row);
+                }
+            }
+        } else {
+            assert_eq!(ours.pop_front().as_deref(), Some(line));
+        }
+    }
+    assert!(ours.is_empty());
+}
