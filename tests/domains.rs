@@ -154,6 +154,16 @@ fn isolated_and_offline_cpus_are_in_no_domain() {
 }
 
 #[test]
+fn partitions_are_balanced_apart() {
+    // As a 7.3 kernel does it: node 0 is divided, the rest is one tree over both nodes.
+    let b = built("1x2x4 partition=2-3");
+    assert_eq!(chain(&b, 2), [("MC", "2-3".to_string())]);
+    assert_eq!(chain(&b, 0), [("MC", "0-1".into()), ("NUMA", "0-1,4-7".to_string())]);
+    assert_eq!(chain(&b, 5)[0].1, "4-7");
+    assert_eq!(built("1x2x4 partition=0-7"), built("1x2x4"));
+}
+
+#[test]
 fn offline_then_online_gives_the_identical_tree() {
     for preset in presets::PRESETS {
         let before = topology(preset.name);

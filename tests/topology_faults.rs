@@ -318,6 +318,25 @@ fn isolation_from_both_sources() {
 }
 
 #[test]
+fn cpuset_partitions() {
+    let root = SysRoot::described("8");
+    for (cgroup, kind, cpus) in [
+        ("a", "root", "0-1"),
+        ("a/b", "root", "2"),
+        ("c", "root invalid (no CPU)", "4"),
+        ("d", "member", "0-7"),
+        ("d/e", "isolated", "7"),
+    ] {
+        root.put(&format!("sys/fs/cgroup/{cgroup}/cpuset.cpus.partition"), kind);
+        root.put(&format!("sys/fs/cgroup/{cgroup}/cpuset.cpus.effective"), cpus);
+    }
+    root.put("sys/fs/cgroup/cpuset.cpus.isolated", "7");
+    let t = root.read();
+    assert_eq!((chain(&t, 0), chain(&t, 2)), ("MC 0-1".to_string(), String::new()));
+    assert_eq!(chain(&t, 4), "MC 3-6");
+}
+
+#[test]
 fn offline_then_online_gives_the_identical_tree() {
     let (whole, part) = ("2x4 smt=2", "2x4 smt=2 offline=1,5");
     let root = SysRoot::described(whole);

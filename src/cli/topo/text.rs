@@ -60,6 +60,9 @@ fn heading(out: &mut String, t: &Topology) {
     say("absent", &t.possible.and_not(&t.present));
     say("isolated", &t.isolated);
     say("nohz_full", &t.nohz_full);
+    for partition in &t.partitions {
+        say("partition", partition);
+    }
     capacities(out, t);
 }
 
