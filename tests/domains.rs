@@ -154,6 +154,16 @@ fn isolated_and_offline_cpus_are_in_no_domain() {
 }
 
 #[test]
+fn partitions_are_balanced_apart() {
+    // As a 7.3 kernel does it: node 0 is divided, the rest is one tree over both nodes.
+    let b = built("1x2x4 partition=2-3");
+    assert_eq!(chain(&b, 2), [("MC", "2-3".to_string())]);
+    assert_eq!(chain(&b, 0), [("MC", "0-1".into()), ("NUMA", "0-1,4-7".to_string())]);
+    assert_eq!(chain(&b, 5)[0].1, "4-7");
+    assert_eq!(built("1x2x4 partition=0-7"), built("1x2x4"));
+}
+
+#[test]
 fn offline_then_online_gives_the_identical_tree() {
     for preset in presets::PRESETS {
         let before = topology(preset.name);
@@ -258,4 +268,36 @@ fn one_state_per_distinct_group() {
     assert_eq!(domains(&b, 0)[1].groups, domains(&b, 7)[1].groups);
     // 2 node domains and 1 NUMA domain; 8 CPUs and 2 nodes as groups.
     assert_eq!((b.tree.domains.len(), b.tree.groups.len()), (3, 10));
+}
+
+/// Levels, spans, groups, their order and balance masks against a real kernel, on machines whose
+/// NUMA spans overlap: a mesh, a line, a ring, and a line with interleaved CPU numbers.
+#[test]
+fn groups_equal_what_a_kernel_printed() {
+    let mut kernel = include_str!("data/kernel-groups.txt").lines().filter(|l| !l.starts_with('#'));
+    let mut ours: std::collections::VecDeque<String> = Default::default();
+    for line in kernel.by_ref().filter(|line| !line.is_empty()) {
+        if let Some(spec) = line.strip_prefix("machine ") {
+            assert!(ours.is_empty(), "the kernel has fewer domains: {ours:?}");
+            let b = built(spec);
+            for (cpu, chain) in b.tree.chains.iter().enumerate() {
+                for link in chain {
+                    let domain = b.tree.domain(link.domain);
+                    let mut row = format!("{cpu} {} {}", domain.level, domain.span);
+                    let mut ring = domain.groups.clone();
+                    ring.rotate_left(link.local as usize);
+                    for group in ring.iter().map(|&id| b.tree.group(id)) {
+                        row.push_str(&format!(" {}", group.span));
+                        if group.balance_mask != group.span {
+                            row.push_str(&format!("/{}", group.balance_mask));
+                        }
+                    }
+                    ours.push_back(row);
+                }
+            }
+        } else {
+            assert_eq!(ours.pop_front().as_deref(), Some(line));
+        }
+    }
+    assert!(ours.is_empty());
 }

@@ -2,6 +2,9 @@
 //!
 //! Needs the shared folder with the captures; says so and passes where it is absent.
 
+#[path = "common/scratch.rs"]
+mod scratch;
+
 use scx_baton::domains::{build, sanity};
 use scx_baton::topology::Topology;
 use std::path::{Path, PathBuf};
@@ -57,7 +60,7 @@ fn captures_give_hwlocs_counts_or_a_stated_difference() {
     for line in expected.lines().skip(1) {
         let fields: Vec<&str> = line.split('\t').collect();
         let [archive, root, counts @ ..] = &fields[..] else { panic!("{line}") };
-        let dir = tempfile::tempdir().unwrap();
+        let dir = scratch::scratch();
         if !unpack(&folder.join(archive), dir.path()) {
             println!("skipped: tar with bzip2 does not work here");
             return;

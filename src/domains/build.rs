@@ -37,31 +37,32 @@ pub fn build(topology: &Topology) -> Built {
 
 /// [`build`] with options.
 pub fn build_with(topology: &Topology, options: &BuildOptions) -> Built {
-    let active = topology.active();
-    let (levels, dropped) = table(topology, &active);
-    let mut builder = Builder {
-        t: topology,
-        options,
-        capacities: capacities(topology, &active),
-        depth: depths(&levels, &active),
-        active,
-        levels,
-        groups: Groups::default(),
-        domains: Vec::new(),
-        known: HashMap::new(),
-        rings: HashMap::new(),
-        dropped: BTreeMap::new(),
-    };
-    let chains = builder.chains();
-    let dropped = dropped
-        .into_iter()
-        .chain(builder.dropped.into_iter().map(|((level, why), cpus)| DroppedLevel {
-            level,
-            cpus,
-            why,
-        }))
-        .collect();
-    let tree = DomainTree { domains: builder.domains, groups: builder.groups.list, chains };
+    let mut tree = DomainTree { chains: vec![Vec::new(); topology.width], ..Default::default() };
+    let mut dropped: BTreeMap<(LevelKind, DroppedWhy), u32> = BTreeMap::new();
+    let mut groups = Groups::default();
+    for active in topology.balanced_apart() {
+        let (levels, absent) = table(topology, &active);
+        let mut builder = Builder {
+            t: topology,
+            options,
+            capacities: capacities(topology, &active),
+            depth: depths(&levels, &active),
+            active,
+            levels,
+            groups: &mut groups,
+            domains: &mut tree.domains,
+            known: HashMap::new(),
+            rings: HashMap::new(),
+            dropped: &mut dropped,
+        };
+        builder.build(&mut tree.chains);
+        for d in absent {
+            *dropped.entry((d.level, d.why)).or_default() += d.cpus;
+        }
+    }
+    tree.groups = groups.list;
+    let dropped =
+        dropped.into_iter().map(|((level, why), cpus)| DroppedLevel { level, cpus, why }).collect();
     Built { tree, dropped }
 }
 
@@ -115,6 +116,7 @@ impl Groups {
     }
 }
 
+/// Builds the domains of CPUs that are balanced together.
 struct Builder<'a> {
     t: &'a Topology,
     options: &'a BuildOptions,
@@ -122,25 +124,22 @@ struct Builder<'a> {
     levels: Vec<Level>,
     depth: Vec<u32>,
     capacities: Vec<Cpumask>,
-    groups: Groups,
-    domains: Vec<SchedDomain>,
+    groups: &'a mut Groups,
+    domains: &'a mut Vec<SchedDomain>,
     /// Domains made so far: level, span, groups in ring order and `imb_numa_nr` (which differs
     /// inside a span when its LLCs are uneven).
     known: HashMap<(usize, u32, Vec<GroupId>, u32), DomainId>,
     /// Groups of the spans below the NUMA levels, by level and span.
     rings: HashMap<(usize, u32), Vec<GroupId>>,
-    dropped: BTreeMap<(LevelKind, DroppedWhy), u32>,
+    dropped: &'a mut BTreeMap<(LevelKind, DroppedWhy), u32>,
 }
 
 impl Builder<'_> {
-    fn chains(&mut self) -> Vec<Vec<Link>> {
+    fn build(&mut self, chains: &mut [Vec<Link>]) {
         let mut overlap = Overlap::default();
-        let mut chains = vec![Vec::new(); self.active.width()];
-        let active = self.active.clone();
-        for cpu in active.iter() {
+        for cpu in self.active.clone().iter() {
             chains[cpu.index()] = self.chain(cpu, &mut overlap);
         }
-        chains
     }
 
     fn drop_level(&mut self, level: LevelKind, why: DroppedWhy) {

@@ -188,3 +188,65 @@ fn check_chain(tree: &DomainTree, cpu: CpuId, found: &mut Vec<Violation>) {
         child = Some(id);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domains::build;
+    use crate::topology::synthetic;
+
+    fn tree() -> DomainTree {
+        build(&synthetic::parse("2x4 smt=2").unwrap()).tree
+    }
+
+    fn found_after(breakage: impl FnOnce(&mut DomainTree)) -> Vec<Violation> {
+        let mut tree = tree();
+        breakage(&mut tree);
+        sanity(&tree)
+    }
+
+    #[test]
+    fn a_built_tree_is_sane() {
+        assert_eq!(sanity(&tree()), []);
+        assert_eq!(sanity(&DomainTree::default()), []);
+    }
+
+    #[test]
+    fn every_rule_is_enforced() {
+        let cpu = CpuId(0);
+        let top = tree().chain(cpu)[2].domain;
+        let expect = |found: Vec<Violation>, what: fn(&Violation) -> bool| {
+            assert!(found.iter().any(what), "{found:?}");
+        };
+        expect(found_after(|t| t.chains[0] = t.chains[1].clone()), |v| {
+            matches!(v, Violation::NotInSpan { cpu: CpuId(0), .. })
+        });
+        expect(found_after(|t| t.chains[0].reverse()), |v| {
+            matches!(v, Violation::NotInParent { cpu: CpuId(0), .. })
+        });
+        expect(found_after(|t| t.chains[0][2].local = 1), |v| {
+            matches!(v, Violation::WrongLocalGroup { cpu: CpuId(0), .. })
+        });
+        expect(found_after(|t| t.domains[0].span.clear(cpu)), |v| {
+            matches!(v, Violation::GroupOutside { domain: DomainId(0), .. })
+        });
+        expect(found_after(|t| t.domains[0].groups.push(GroupId(0))), |v| {
+            matches!(v, Violation::GroupsOverlap { domain: DomainId(0), .. })
+        });
+        expect(found_after(|t| t.domains[top.0 as usize].groups.truncate(1)), |v| {
+            matches!(v, Violation::UnionDiffers { .. })
+        });
+        expect(found_after(|t| t.domains[top.0 as usize].groups.truncate(1)), |v| {
+            matches!(v, Violation::OneGroup { .. })
+        });
+        expect(found_after(|t| t.groups[0].balance_mask.clear_all()), |v| {
+            matches!(v, Violation::NoBalanceCpu { group: GroupId(0) })
+        });
+        expect(found_after(|t| t.groups.push(t.groups[0].clone())), |v| {
+            matches!(v, Violation::Duplicate { .. })
+        });
+        expect(found_after(|t| t.domains[0].weight += 1), |v| {
+            matches!(v, Violation::WrongWeight { .. })
+        });
+    }
+}

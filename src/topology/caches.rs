@@ -26,11 +26,18 @@ struct Cache {
 /// A CPU's data and unified caches, nearest first.
 fn caches_of(files: &mut Files, cpu: CpuId) -> Vec<Cache> {
     let mut found = Vec::new();
+    let mut any = false;
     for index in 0..MAX_INDEX {
         let dir = format!("{CPU_DIR}/cpu{cpu}/cache/index{index}");
-        let Some(level) = files.number(&format!("{dir}/level")) else { continue };
-        let kind = files.read(&format!("{dir}/type"));
-        if kind.is_none_or(|kind| kind.trim() != "Instruction") {
+        let Some(level) = files.number(&format!("{dir}/level")) else {
+            // The kernel numbers them without holes; only the first may have been lost.
+            if any { break } else { continue }
+        };
+        any = true;
+        // Instruction caches exist at the first level only.
+        let is_data = level > 1
+            || files.read(&format!("{dir}/type")).is_none_or(|kind| kind.trim() != "Instruction");
+        if is_data {
             found.push(Cache { level, dir });
         }
     }

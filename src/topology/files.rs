@@ -117,6 +117,17 @@ impl Files {
         }
     }
 
+    /// The names of the directories in a directory, in order.
+    pub(super) fn directories(&self, dir: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(self.root.join(dir)).into_iter().flatten().flatten();
+        let mut names: Vec<String> = entries
+            .filter(|e| e.file_type().is_ok_and(|kind| kind.is_dir()))
+            .filter_map(|e| e.file_name().into_string().ok())
+            .collect();
+        names.sort_unstable();
+        names
+    }
+
     /// The numbers N of the entries called `prefixN` in a directory, rising.
     pub(super) fn numbered(&self, dir: &str, prefix: &str) -> Vec<u32> {
         let entries = std::fs::read_dir(self.root.join(dir)).into_iter().flatten().flatten();

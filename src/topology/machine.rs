@@ -83,6 +83,7 @@ impl Machine {
             possible: all.clone(),
             present: all.clone(),
             isolated: Cpumask::new(width),
+            partitions: Vec::new(),
             nohz_full: Cpumask::new(width),
             packages: sets(|c| c.package),
             l2: sets(|c| c.cluster),

@@ -6,6 +6,7 @@
 
 mod caches;
 mod cpus;
+mod cpusets;
 mod files;
 mod lists;
 mod machine;
@@ -82,6 +83,9 @@ pub struct Topology {
     pub online: Cpumask,
     /// CPUs taken out of balancing at boot (`isolcpus=`) or by isolated cpuset partitions.
     pub isolated: Cpumask,
+    /// CPUs balanced among themselves only: cpuset partitions that are not isolated. Disjoint;
+    /// all other active CPUs are balanced together.
+    pub partitions: Vec<Cpumask>,
     /// CPUs without a tick while they run one task (`nohz_full=`).
     pub nohz_full: Cpumask,
     /// Packages (sockets).
@@ -134,6 +138,19 @@ impl Topology {
     /// `HK_TYPE_DOMAIN`).
     pub fn active(&self) -> Cpumask {
         self.online.and_not(&self.isolated)
+    }
+
+    /// The active CPUs by whom they are balanced with (kernel: `doms_cur`), none empty.
+    pub fn balanced_apart(&self) -> Vec<Cpumask> {
+        let mut rest = self.active();
+        let mut sets = Vec::with_capacity(self.partitions.len() + 1);
+        for partition in &self.partitions {
+            sets.push(partition.and(&rest));
+            rest = rest.and_not(partition);
+        }
+        sets.insert(0, rest);
+        sets.retain(|set| !set.is_empty());
+        sets
     }
 
     /// Distance between two nodes, by position.

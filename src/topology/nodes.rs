@@ -1,7 +1,7 @@
 //! NUMA nodes and their distances, from `/sys/devices/system/node`.
 
 use super::files::Files;
-use super::{LOCAL_DISTANCE, Node, REMOTE_DISTANCE};
+use super::{LOCAL_DISTANCE, Node, Platform, REMOTE_DISTANCE};
 use crate::cpumask::Cpumask;
 use crate::units::{CpuId, NodeId};
 use std::collections::BTreeMap;
@@ -69,7 +69,7 @@ fn distances_of(files: &mut Files, id: u32, position: usize, nr: usize) -> Vec<u
     }
 }
 
-pub(super) fn read(files: &mut Files, online: &Cpumask) -> Nodes {
+pub(super) fn read(files: &mut Files, online: &Cpumask, platform: &Platform) -> Nodes {
     let width = online.width();
     let mut ids = files.numbered(NODE_DIR, "node");
     if let Some(list) = node_list(files, "online") {
@@ -102,7 +102,7 @@ pub(super) fn read(files: &mut Files, online: &Cpumask) -> Nodes {
         });
     }
     let node_of = settle(files, &mut nodes, online);
-    note_odd_distances(files, &nodes);
+    note_odd_distances(files, &nodes, platform);
     Nodes { nodes, node_of }
 }
 
@@ -134,7 +134,7 @@ fn settle(files: &mut Files, nodes: &mut [Node], online: &Cpumask) -> Vec<Option
 }
 
 /// Says which distances among nodes with CPUs will surprise.
-fn note_odd_distances(files: &mut Files, nodes: &[Node]) {
+fn note_odd_distances(files: &mut Files, nodes: &[Node], platform: &Platform) {
     let with_cpus: Vec<usize> = (0..nodes.len()).filter(|&n| !nodes[n].cpus.is_empty()).collect();
     let mut seen = BTreeMap::new();
     let mut uneven = false;
@@ -149,7 +149,8 @@ fn note_odd_distances(files: &mut Files, nodes: &[Node]) {
         let consequence = "one level over all of them, and it is not a NUMA level".to_string();
         files.note(&path, "all distances are equal, even to the node itself", consequence);
     }
-    if uneven {
+    // Where distances are averaged, uneven ones are by design.
+    if uneven && !platform.averages_remote_distances {
         let consequence = "each node's levels follow its own row".to_string();
         files.note(&path, "not the same in both directions", consequence);
     }

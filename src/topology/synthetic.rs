@@ -23,6 +23,7 @@
 //! | `order=spread` | cores dealt to the nodes in turn, second threads last | |
 //! | `stride=N` | every N-th CPU number is used, the others are holes | 1 |
 //! | `offline=CPUS`, `isolated=CPUS` | CPU lists: `0-3,8` | none |
+//! | `partition=CPUS` | CPUs balanced apart from the rest | none |
 //! | `arch=x86` or `other` | whose table of levels applies | x86 |
 //! | `slit=averaged` or `plain` | whether far distances are averaged, as on Granite Rapids | plain |
 //! | `reclaim=N` | distance beyond which NUMA levels place no new tasks | 30 |
@@ -90,8 +91,23 @@ struct Spec {
 }
 
 const OPTIONS: &[&str] = &[
-    "smt", "llc", "cluster", "capacity", "cache", "dist", "memless", "memonly", "order", "stride",
-    "offline", "isolated", "arch", "slit", "reclaim", "itmt",
+    "smt",
+    "llc",
+    "cluster",
+    "capacity",
+    "cache",
+    "dist",
+    "memless",
+    "memonly",
+    "order",
+    "stride",
+    "offline",
+    "isolated",
+    "partition",
+    "arch",
+    "slit",
+    "reclaim",
+    "itmt",
 ];
 
 impl Spec {
@@ -335,7 +351,12 @@ pub fn parse(spec: &str) -> Result<Topology, SpecError> {
     if online.is_empty() {
         return bad("offline: no CPU is left");
     }
-    Ok(all.with_online(&online).with_isolated(&spec.mask("isolated", all.width)?))
+    let mut t = all.with_online(&online).with_isolated(&spec.mask("isolated", all.width)?);
+    let partition = spec.mask("partition", all.width)?;
+    if !partition.is_empty() {
+        t.partitions.push(partition);
+    }
+    Ok(t)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::cpus::{CPU_DIR, CpuParts};
 use super::files::Files;
 use super::partition::Partition;
 use super::{MAX_CPUS, Platform, Topology};
-use super::{caches, cpus, nodes};
+use super::{caches, cpus, cpusets, nodes};
 use crate::cpumask::Cpumask;
 use crate::units::CpuId;
 use std::fmt;
@@ -131,8 +131,9 @@ impl Topology {
         let mut isolated = optional(files, &format!("{CPU_DIR}/isolated"));
         isolated.or_assign(&optional(files, "sys/fs/cgroup/cpuset.cpus.isolated"));
         let nohz_full = optional(files, &format!("{CPU_DIR}/nohz_full"));
+        let partitions = cpusets::partitions(files, width);
         let platform = Platform::read(files);
-        let nodes = nodes::read(files, &online);
+        let nodes = nodes::read(files, &online, &platform);
         let node_of = |cpu: CpuId| nodes.of(cpu);
         let CpuParts { packages, cores, clusters, capacity } = cpus::read(files, &online, node_of);
         let caches = caches::read(files, &online, &cores, node_of);
@@ -150,6 +151,7 @@ impl Topology {
             possible,
             present,
             isolated,
+            partitions,
             nohz_full,
             packages,
             cores,

@@ -54,7 +54,7 @@ fn presets_help() -> String {
     }
     text.push_str(
         "\nOptions in SPEC, after the shape: smt, llc, cluster, capacity, cache, dist, memless, \
-         memonly, order, stride, offline, isolated, arch, slit, reclaim, itmt. docs/topology.md \
+         memonly, order, stride, offline, isolated, partition, arch, slit, reclaim, itmt. docs/topology.md \
          has the grammar. Example: '2x2x8 smt=2 llc=4 dist=10,12,21'",
     );
     text

@@ -11,6 +11,8 @@ use std::fmt::Write;
 /// Domains and groups listed one by one; of more, the first few and the last are shown.
 const MOST_LISTED: usize = 16;
 const FIRST_OF_MANY: usize = 3;
+/// Most LLCs that get a row each; of more, each node shows their number.
+const MOST_LLCS: usize = 128;
 /// Largest distance matrix that is printed.
 const MOST_NODES: usize = 32;
 
@@ -58,6 +60,9 @@ fn heading(out: &mut String, t: &Topology) {
     say("absent", &t.possible.and_not(&t.present));
     say("isolated", &t.isolated);
     say("nohz_full", &t.nohz_full);
+    for partition in &t.partitions {
+        say("partition", partition);
+    }
     capacities(out, t);
 }
 
@@ -92,6 +97,19 @@ fn grid(out: &mut String, t: &Topology) {
         let packages: BTreeSet<usize> =
             node.cpus.iter().filter_map(|cpu| t.packages.of(cpu)).collect();
         let packages: Vec<String> = packages.iter().map(usize::to_string).collect();
+        if t.llcs.len() > MOST_LLCS {
+            let cores: BTreeSet<_> = node.cpus.iter().map(|cpu| t.cores.of(cpu)).collect();
+            line!(
+                out,
+                "  {:>4}  {:>7}  {memory:<6}  {:>4}  {:>5}  {}",
+                node.id.0,
+                packages.join(","),
+                format!("x{}", llcs.len()),
+                cores.len(),
+                node.cpus
+            );
+            continue;
+        }
         for (row, llc) in llcs.into_iter().enumerate() {
             let cores: BTreeSet<_> =
                 t.llcs.members(llc).iter().map(|&cpu| t.cores.of(cpu)).collect();
