@@ -5,15 +5,16 @@ use crate::control::{SOCKET, serve};
 use anyhow::{Context, Result};
 use std::fs;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Listens until dropped; the socket is then gone.
 pub(crate) struct ControlServer {
-    quit: Arc<AtomicBool>,
+    listener: UnixListener,
+    /// Which file the socket is: a scheduler that took over has its own at the same place.
+    inode: u64,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
@@ -31,16 +32,13 @@ impl ControlServer {
         }
         let listener = UnixListener::bind(path)?;
         fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
-        let quit = Arc::new(AtomicBool::new(false));
-        let flag = Arc::clone(&quit);
+        let inode = fs::metadata(path)?.ino();
+        let accepting = listener.try_clone()?;
         let thread = std::thread::Builder::new()
             .name("baton-control".into())
             .spawn(move || {
-                for stream in listener.incoming() {
-                    if flag.load(Ordering::Relaxed) {
-                        break;
-                    }
-                    let Ok(stream) = stream else { continue };
+                // Ends when the socket is shut down.
+                while let Ok((stream, _)) = accepting.accept() {
                     // A client that is not root, or hangs up, or sends nothing, costs only itself.
                     if peer_is_root(&stream) {
                         let _ = serve(&stream, |request| live.answer(request));
@@ -48,19 +46,20 @@ impl ControlServer {
                 }
             })
             .context("the control thread cannot be started")?;
-        Ok(Self { quit, thread: Some(thread) })
+        Ok(Self { listener, inode, thread: Some(thread) })
     }
 }
 
 impl Drop for ControlServer {
     fn drop(&mut self) {
-        self.quit.store(true, Ordering::Relaxed);
-        // Wakes the thread from its wait.
-        let woken = UnixStream::connect(SOCKET).is_ok();
-        if let (true, Some(thread)) = (woken, self.thread.take()) {
+        // SAFETY: the descriptor is open. Shutting a listening socket down ends `accept`.
+        unsafe { libc::shutdown(self.listener.as_raw_fd(), libc::SHUT_RDWR) };
+        if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        let _ = fs::remove_file(SOCKET);
+        if fs::metadata(SOCKET).is_ok_and(|m| m.ino() == self.inode) {
+            let _ = fs::remove_file(SOCKET);
+        }
     }
 }
 
