@@ -58,7 +58,7 @@ struct Pull {
 
 impl Inner {
     /// The environment of an attempt; takes single fields, so that the others stay free.
-    fn env<'a>(
+    pub(super) fn env<'a>(
         cx: Cx<'a>,
         at: &At,
         dst: CpuId,

@@ -4,6 +4,7 @@ use crate::domains::{DomainTree, LevelKind};
 use crate::policy::facts::Facts;
 use crate::policy::interval::Pace;
 use crate::policy::marks::GroupMarks;
+use crate::policy::nohz::Nohz;
 use crate::policy::serialize::SerializeGate;
 use crate::sync::CacheLine;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +17,8 @@ pub struct Shared {
     pub gate: SerializeGate,
     /// What is known of groups that affinity keeps unbalanced.
     pub marks: GroupMarks,
+    /// The idle CPUs and when to balance for them.
+    pub nohz: Nohz,
     /// Tick and longest interval.
     pub pace: Pace,
     /// Whether some CPU has more than one task (kernel: `rd->overloaded`).
@@ -34,6 +37,7 @@ impl Shared {
         Self {
             gate: SerializeGate::new(highest_numa.unwrap_or(0)),
             marks: GroupMarks::new(tree.groups.len()),
+            nohz: Nohz::new(facts.node_of().into()),
             pace: Pace::new(tick, facts.nr_cpus()),
             overloaded: CacheLine(AtomicBool::new(false)),
             active: (0..facts.width()).map(|_| AtomicBool::new(false)).collect(),

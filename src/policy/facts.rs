@@ -20,6 +20,7 @@ pub struct Facts {
     domain_words: Vec<Range<usize>>,
     domain_slot: Vec<u8>,
     levels: Vec<LevelKind>,
+    node_of: Vec<u16>,
     nr_cpus: u32,
     width: usize,
 }
@@ -31,6 +32,32 @@ fn words_in_use(mask: &Cpumask) -> Range<usize> {
     let start = mask.words().iter().position(used).unwrap_or(0);
     let end = mask.words().iter().rposition(used).map_or(start, |i| i + 1);
     start..end
+}
+
+/// Numbers the widest domains below the NUMA levels, in order of their first CPU; a CPU
+/// without one is a node of its own.
+fn nodes(tree: &DomainTree) -> Vec<u16> {
+    let part = |cpu: CpuId| -> Option<CpuId> {
+        let chain = tree.chain(cpu);
+        let is_numa = |d: DomainId| tree.domain(d).flags.contains(SdFlags::NUMA);
+        match chain.iter().rfind(|link| !is_numa(link.domain)) {
+            Some(link) => tree.domain(link.domain).span.first(),
+            // Absent CPUs make no nodes.
+            None => (!chain.is_empty()).then_some(cpu),
+        }
+    };
+    let mut firsts: Vec<CpuId> = Vec::new();
+    (0..tree.chains.len())
+        .map(|cpu| {
+            let first = part(CpuId::from(cpu)).unwrap_or_default();
+            let known = firsts.iter().position(|&f| f == first);
+            known.unwrap_or_else(|| {
+                firsts.push(first);
+                firsts.len() - 1
+            })
+        })
+        .map(|node| node.min(usize::from(u16::MAX)) as u16)
+        .collect()
 }
 
 impl Facts {
@@ -79,6 +106,7 @@ impl Facts {
             levels.binary_search(&d.level).unwrap_or_default().min(usize::from(u8::MAX)) as u8
         };
         Self {
+            node_of: nodes(tree),
             domain_slot: tree.domains.iter().map(slot).collect(),
             group_words: tree.groups.iter().map(|g| words_in_use(&g.span)).collect(),
             balance_words: tree.groups.iter().map(|g| words_in_use(&g.balance_mask)).collect(),
@@ -92,6 +120,12 @@ impl Facts {
             levels,
             width,
         }
+    }
+
+    /// By CPU id: a number for each node, or rather for each part of the machine that lies below
+    /// all NUMA levels.
+    pub fn node_of(&self) -> &[u16] {
+        &self.node_of
     }
 
     /// CPU ids there are: highest + 1.

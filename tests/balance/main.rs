@@ -2,4 +2,6 @@
 
 mod flags;
 mod lab;
+mod newidle;
+mod nohz;
 mod rounds;
