@@ -13,12 +13,14 @@ mod periodic;
 mod recent;
 mod shared;
 mod view;
+mod work_conservation;
 
 pub use config::{Config, ConfigCell};
 pub use host::{CpuView, Host, MoveOutcome, NR_MIGRATE, PULL_PLAN_LEN, Snapshot, TaskView};
 pub use newidle::PullReport;
 pub use recent::{RecentMoves, UNDONE_WITHIN};
 pub use shared::Shared;
+pub use work_conservation::{Violation, Waiting, WorkConservation};
 
 use crate::cpumask::Cpumask;
 use crate::domains::{DomainTree, Link};

@@ -351,7 +351,7 @@ impl CountersCell {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -5,3 +5,4 @@ mod lab;
 mod newidle;
 mod nohz;
 mod rounds;
+mod threads;

@@ -4,11 +4,11 @@ use crate::lab::{Lab, TICK};
 use scx_baton::balancer::fake::{FakeHost, FakeTask, regular_tree};
 use scx_baton::balancer::{Balancer, Config, MoveOutcome, Shared};
 use scx_baton::cpumask::Cpumask;
-use scx_baton::domains::LevelKind;
+use scx_baton::domains::{LevelKind, SdFlags};
 use scx_baton::policy::tunables::SerializeScope;
 use scx_baton::policy::{Facts, SkipReason};
 use scx_baton::stats::Counters;
-use scx_baton::units::CpuId;
+use scx_baton::units::{Capacity, CpuId, Load};
 use std::sync::Arc;
 
 #[test]
@@ -159,4 +159,43 @@ fn who_loses_the_flag_tries_again_at_the_next_tick_or_backs_off() {
     assert!(seldom <= 60, "{seldom}");
     skip.run(200);
     assert_eq!(skip.host.nr_running(), vec![1; 4]);
+}
+
+#[test]
+fn a_task_too_big_for_its_cpu_moves_up() {
+    // CPUs 0-3 are small, 4-7 large; the level above both knows.
+    let mut tree = regular_tree(1, 2, 4, 1);
+    tree.domains.iter_mut().filter(|d| d.level == LevelKind::Pkg).for_each(|d| {
+        d.flags |= SdFlags::ASYM_CPUCAPACITY | SdFlags::ASYM_CPUCAPACITY_FULL;
+    });
+    let mut lab = Lab::new(tree);
+    (0..4).for_each(|cpu| lab.host.capacity[cpu] = (Capacity(512), Capacity(512)));
+    lab.host.misfit[1] = Load(1024);
+    lab.host.refresh_all();
+    lab.host.add_hogs(1, 1, 1);
+    lab.run(200);
+    assert!(lab.host.nr_running()[4..].contains(&1), "{:?}", lab.host.nr_running());
+    assert_eq!(lab.sum(|c| c.alb_pushed), 1);
+}
+
+#[test]
+fn work_leaves_a_cpu_that_interrupts_have_taken() {
+    let mut lab = Lab::new(regular_tree(1, 1, 4, 1));
+    lab.host.capacity[0].0 = Capacity(300);
+    lab.host.add_hogs(0, 1, 1);
+    lab.run(200);
+    assert_eq!(lab.host.nr_running()[0], 0);
+    lab.run(500);
+    assert_eq!(lab.host.moves.len(), 1, "and stays away");
+}
+
+#[test]
+fn every_destination_sees_all_candidates() {
+    // The task at the head may only go to CPU 2, the next only to CPU 1.
+    let mut lab = Lab::new(regular_tree(1, 1, 4, 1));
+    lab.host.add(0, FakeTask::hog(1).on(lab.mask("0")));
+    lab.host.add(0, FakeTask::hog(2).on(lab.mask("0,2")));
+    lab.host.add(0, FakeTask::hog(3).on(lab.mask("0,1")));
+    lab.run(200);
+    assert_eq!(lab.host.nr_running(), [1, 1, 1, 0]);
 }

@@ -8,7 +8,7 @@ mod tree;
 pub use situation::Situation;
 pub use tree::regular_tree;
 
-use crate::balancer::{CpuView, Host, MoveOutcome, PULL_PLAN_LEN, Snapshot, TaskView};
+use crate::balancer::{CpuView, Host, MoveOutcome, PULL_PLAN_LEN, Snapshot, TaskView, Waiting};
 use crate::cpumask::Cpumask;
 use crate::units::{Capacity, CpuId, Load, Nanos, TaskKey, Util, Weight};
 
@@ -126,6 +126,21 @@ impl FakeHost {
             self.queues[cpu].retain(|t| t.key.pid != pid);
             self.refresh(CpuId::from(cpu));
         }
+    }
+
+    /// What waits in all queues.
+    pub fn waiting(&self) -> Vec<Waiting> {
+        let queue = |(cpu, queue): (usize, &Vec<FakeTask>)| {
+            let waits = move |t: &FakeTask| Waiting { task: t.key, cpu: CpuId::from(cpu) };
+            queue.iter().skip(1).map(waits).collect::<Vec<_>>()
+        };
+        self.queues.iter().enumerate().flat_map(queue).collect()
+    }
+
+    /// Whether a task may run on a CPU; false if there is no such task.
+    pub fn may_run(&self, task: TaskKey, cpu: CpuId) -> bool {
+        let task = self.queues.iter().flatten().find(|t| t.key == task);
+        task.is_some_and(|t| t.may_run_on(cpu))
     }
 
     /// Tasks on each CPU.
