@@ -6,6 +6,7 @@
 mod config;
 pub mod fake;
 mod host;
+mod moves;
 mod newidle;
 mod nohz;
 mod pass;
@@ -95,11 +96,11 @@ impl PullPlan {
     }
 }
 
-/// The sources of one level for the CPUs of one group, worked out once per publication.
+/// The sources of one level for the CPUs of one group.
 #[derive(Clone, Copy, Debug, Default)]
 struct LevelSources {
-    /// Publication and link for which they were worked out.
-    made_for: Option<(u64, Link)>,
+    /// For which group, and until when they hold.
+    made_for: Option<(Link, Nanos)>,
     plan: PullPlan,
     /// How many at the head are equally good.
     ties: usize,
@@ -120,8 +121,12 @@ struct Inner {
     tickless: bool,
     /// Whether the plans of the last publication were empty because nobody had work to give.
     plans_empty: bool,
-    publication: u64,
+    /// One for each level below NUMA, for the group looked at last, then one for each NUMA group.
     sources: Vec<LevelSources>,
+    /// Levels of the longest chain.
+    depth: usize,
+    /// When the plans were last brought up to date.
+    published_at: Nanos,
     // Scratch space, sized once.
     sds: SdStats,
     cpus: Cpumask,
@@ -172,6 +177,7 @@ impl Balancer {
             let level = |link: &Link| LevelState::new(tree.domain(link.domain));
             states.extend(tree.chain(cpu).iter().map(level));
         }
+        let depth = tree.chains.iter().map(Vec::len).max().unwrap_or(0);
         let inner = Inner {
             states,
             view: view::View::new(width),
@@ -182,11 +188,9 @@ impl Balancer {
             rng: Rng::new(u64::from(shard.first().unwrap_or_default().0)),
             tickless: false,
             plans_empty: true,
-            publication: 0,
-            sources: vec![
-                LevelSources::default();
-                tree.chains.iter().map(Vec::len).max().unwrap_or(0)
-            ],
+            sources: vec![LevelSources::default(); depth + facts.numa_groups()],
+            depth,
+            published_at: Nanos::ZERO,
             sds: SdStats::default(),
             cpus: Cpumask::new(width),
             alternatives: Cpumask::new(width),

@@ -32,9 +32,10 @@ pub struct PullReport {
 /// Groups of one level that a plan draws sources from: the busiest may have drained by the time.
 const GROUPS_PLANNED: usize = 4;
 
-/// Longest time for which a throw of the dice holds if the plan is not used: half the default
-/// limit of work conservation, so that an unlucky throw cannot break it.
-const DICE_HOLD: Nanos = Nanos::from_ms(5);
+/// Longest time for which a throw of the dice holds if the plan is not used, and for which the
+/// sources of a serialized level are kept, so that plans do not contend for the flag at every
+/// tick. Half the default limit of work conservation: neither can break it.
+const PLAN_HOLD: Nanos = Nanos::from_ms(5);
 
 impl Balancer {
     /// A newidle pass for a CPU of the shard that is about to idle; returns how many tasks came.
@@ -64,7 +65,7 @@ impl Balancer {
         }
         inner.begin(host, cx, shard);
         inner.plans_empty = none;
-        inner.publication += 1;
+        inner.published_at = inner.view.now();
         for i in 0..inner.slots.len() {
             let plan = if none { PullPlan::default() } else { inner.plan_for(cx, host, i) };
             if plan != inner.slots[i].plan {
@@ -226,10 +227,13 @@ impl Inner {
                 self.count(cx, &at).skip(SkipReason::NewidleDice);
                 continue;
             }
-            if self.sources[level].made_for != Some((self.publication, link)) {
+            let at_sources =
+                cx.facts.numa_group(link).map_or(level, |numa_group| self.depth + numa_group);
+            let holds = |(made_for, until)| made_for == link && self.published_at < until;
+            if !self.sources[at_sources].made_for.is_some_and(holds) {
                 self.view.see(host, &domain.span);
                 self.view.pretend_idle(cpu);
-                let made = self.find_sources(cx, host, &at);
+                let made = self.find_sources(cx, host, &at, at_sources);
                 self.view.restore(cpu, &now_there);
                 if !made {
                     self.count(cx, &at).skip(SkipReason::SerializeBusy);
@@ -237,7 +241,7 @@ impl Inner {
                 }
             }
             // Neighbours begin with different ones of equally good sources.
-            let LevelSources { plan: found, ties, .. } = self.sources[level];
+            let LevelSources { plan: found, ties, .. } = self.sources[at_sources];
             let (equal, rest) = found.as_slice().split_at(ties);
             let turn = slot % ties.max(1);
             equal[turn..].iter().chain(&equal[..turn]).chain(rest).for_each(|&src| plan.add(src));
@@ -251,10 +255,13 @@ impl Inner {
     /// Works out a level's sources for the CPUs of one group, as a newidle pass would choose them:
     /// the busiest group first, then the next ones. The serialize flag is taken for as long as a
     /// serialized level is looked at; false if another CPU has it.
-    fn find_sources<H: Host>(&mut self, cx: Cx, host: &mut H, at: &At) -> bool {
+    fn find_sources<H: Host>(&mut self, cx: Cx, host: &mut H, at: &At, at_sources: usize) -> bool {
         let domain = cx.tree.domain(at.link.domain);
         let mut guard = None;
+        // Otherwise for this publication, for all CPUs of the group.
+        let mut until = self.published_at + Nanos(1);
         if serialize::applies(&cx.config.tunables, domain, PassKind::Newidle, false) {
+            until = self.published_at + domain.min_interval.min(PLAN_HOLD);
             guard = self.take_flag(cx, host, at);
             if guard.is_none() {
                 return false;
@@ -275,8 +282,7 @@ impl Inner {
             }
             cx.tree.group(group).span.iter().for_each(|c| self.cpus.clear(c));
         }
-        self.sources[at.level] =
-            LevelSources { made_for: Some((self.publication, at.link)), plan, ties };
+        self.sources[at_sources] = LevelSources { made_for: Some((at.link, until)), plan, ties };
         self.give_flag_back(cx, host, at, guard);
         true
     }
@@ -295,7 +301,7 @@ impl Inner {
                 }
             }
             self.slots[slot].diced = diced;
-            self.slots[slot].diced_until = now + DICE_HOLD;
+            self.slots[slot].diced_until = now + PLAN_HOLD;
         }
         self.slots[slot].diced
     }

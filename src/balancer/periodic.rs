@@ -19,7 +19,12 @@ impl Balancer {
         let cx = Cx { tree, facts, shared, config };
         inner.begin(host, cx, shard);
         for i in 0..inner.slots.len() {
-            inner.slots[i].idle = inner.view.idle_cpus.test(inner.slots[i].cpu);
+            let cpu = inner.slots[i].cpu;
+            inner.slots[i].idle = inner.view.idle_cpus.test(cpu);
+            // Set as soon as it is seen (kernel: `add_nr_running`); only the root takes it back.
+            if inner.view.snapshot.cpu(cpu).nr_running > 1 {
+                shared.set_overloaded(true);
+            }
             inner.nohz_tick(cx, host, i);
         }
         // Before the periodic passes, so that idle CPUs come first to what there is.

@@ -2,7 +2,7 @@
 //! per tree, so that a pass looks nothing up.
 
 use crate::cpumask::Cpumask;
-use crate::domains::{DomainId, DomainTree, GroupId, LevelKind, SdFlags};
+use crate::domains::{DomainId, DomainTree, GroupId, LevelKind, Link, SdFlags};
 use crate::units::CpuId;
 use std::ops::Range;
 
@@ -20,6 +20,9 @@ pub struct Facts {
     domain_words: Vec<Range<usize>>,
     domain_slot: Vec<u8>,
     levels: Vec<LevelKind>,
+    /// By domain: how many groups of NUMA domains come before its own; `None` below NUMA.
+    numa_start: Vec<Option<u32>>,
+    numa_groups: usize,
     node_of: Vec<u16>,
     nr_cpus: u32,
     width: usize,
@@ -102,10 +105,23 @@ impl Facts {
         let mut levels: Vec<LevelKind> = tree.domains.iter().map(|d| d.level).collect();
         levels.sort_unstable();
         levels.dedup();
+        let mut numa_groups = 0;
+        let numa_start = tree
+            .domains
+            .iter()
+            .map(|d| {
+                let before = numa_groups;
+                let is_numa = d.flags.contains(SdFlags::NUMA);
+                numa_groups += if is_numa { d.groups.len() } else { 0 };
+                is_numa.then_some(before as u32)
+            })
+            .collect();
         let slot = |d: &crate::domains::SchedDomain| {
             levels.binary_search(&d.level).unwrap_or_default().min(usize::from(u8::MAX)) as u8
         };
         Self {
+            numa_start,
+            numa_groups,
             node_of: nodes(tree),
             domain_slot: tree.domains.iter().map(slot).collect(),
             group_words: tree.groups.iter().map(|g| words_in_use(&g.span)).collect(),
@@ -141,6 +157,16 @@ impl Facts {
     /// Whether any core has more than one thread (kernel: `sched_smt_active`).
     pub fn smt_active(&self) -> bool {
         self.smt_active
+    }
+
+    /// Groups of all NUMA domains together.
+    pub fn numa_groups(&self) -> usize {
+        self.numa_groups
+    }
+
+    /// Number of a group of a NUMA domain among [`Facts::numa_groups`]; `None` below NUMA.
+    pub fn numa_group(&self, link: Link) -> Option<usize> {
+        self.numa_start[link.domain.0 as usize].map(|start| (start + link.local) as usize)
     }
 
     /// Whether any cores share a cluster (kernel: `sched_cluster_active`).
