@@ -49,7 +49,7 @@ impl Inner {
         let nohz = &cx.shared.nohz;
         let rule = cx.config.tunables.ilb;
         nohz.idle_cpus(&mut self.nohz_idle);
-        self.view.look(host, &self.nohz_idle);
+        self.view.see(host, &self.nohz_idle);
         let view = &self.view;
         let choose = |last| {
             find_new_ilb(rule, cx.facts, &view.snapshot, &self.nohz_idle, &view.idle_cpus, last)

@@ -2,7 +2,7 @@
 //! per tree, so that a pass looks nothing up.
 
 use crate::cpumask::Cpumask;
-use crate::domains::{DomainId, DomainTree, GroupId, LevelKind, Link, SdFlags};
+use crate::domains::{DomainId, DomainTree, GroupId, LevelKind, Link, SchedGroup, SdFlags};
 use crate::units::CpuId;
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ pub struct Facts {
     group_flags: Vec<SdFlags>,
     group_words: Vec<Range<usize>>,
     balance_words: Vec<Range<usize>>,
-    domain_words: Vec<Range<usize>>,
+    balance_cpu: Vec<Option<CpuId>>,
     domain_slot: Vec<u8>,
     levels: Vec<LevelKind>,
     /// By domain: how many groups of NUMA domains come before its own; `None` below NUMA.
@@ -125,8 +125,8 @@ impl Facts {
             node_of: nodes(tree),
             domain_slot: tree.domains.iter().map(slot).collect(),
             group_words: tree.groups.iter().map(|g| words_in_use(&g.span)).collect(),
+            balance_cpu: tree.groups.iter().map(SchedGroup::balance_cpu).collect(),
             balance_words: tree.groups.iter().map(|g| words_in_use(&g.balance_mask)).collect(),
-            domain_words: tree.domains.iter().map(|d| words_in_use(&d.span)).collect(),
             nr_cpus: tree.chains.iter().filter(|c| !c.is_empty()).count().max(1) as u32,
             sibling_start,
             siblings,
@@ -199,9 +199,9 @@ impl Facts {
         self.balance_words[group.0 as usize].clone()
     }
 
-    /// Words of the domain's span that hold CPUs.
-    pub fn domain_words(&self, domain: DomainId) -> Range<usize> {
-        self.domain_words[domain.0 as usize].clone()
+    /// The CPU that balances for the group when none idles (kernel: `group_balance_cpu`).
+    pub fn balance_cpu(&self, group: GroupId) -> Option<CpuId> {
+        self.balance_cpu[group.0 as usize]
     }
 
     /// The CPU's hardware threads, itself included (kernel: `cpu_smt_mask`).

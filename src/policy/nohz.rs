@@ -95,16 +95,32 @@ pub struct Nohz {
     record: CacheLine<Record>,
     /// CPUs that idle; written at idle entry and on the first busy tick.
     global: CacheLine<Box<[AtomicU64]>>,
-    /// The same by node, each part on its own lines: `[node][word]`.
-    by_node: Box<[CacheLine<Box<[AtomicU64]>>]>,
+    /// The same by node, each part on its own lines.
+    by_node: Box<[CacheLine<NodeMask>]>,
     node_of: Box<[u16]>,
     /// Their number, for kernels up to 6.19.
     nr_idle: CacheLine<AtomicU32>,
     pending: Box<[AtomicU8]>,
 }
 
-fn words(width: usize) -> Box<[AtomicU64]> {
-    (0..width.div_ceil(64)).map(|_| AtomicU64::new(0)).collect()
+/// The words of the mask in which one node has CPUs.
+#[derive(Debug)]
+struct NodeMask {
+    first_word: usize,
+    words: Box<[AtomicU64]>,
+}
+
+impl NodeMask {
+    fn new(node_of: &[u16], node: usize) -> Self {
+        let here = |&n: &u16| usize::from(n) == node;
+        let first_word = node_of.iter().position(here).unwrap_or(0) / 64;
+        let end = node_of.iter().rposition(here).map_or(first_word, |cpu| cpu / 64 + 1);
+        Self { first_word, words: words(end - first_word) }
+    }
+}
+
+fn words(n: usize) -> Box<[AtomicU64]> {
+    (0..n).map(|_| AtomicU64::new(0)).collect()
 }
 
 impl Nohz {
@@ -122,8 +138,8 @@ impl Nohz {
                 walk_next: AtomicU64::new(u64::MAX),
                 walk_origin: AtomicU32::new(0),
             }),
-            global: CacheLine(words(width)),
-            by_node: (0..nodes).map(|_| CacheLine(words(width))).collect(),
+            global: CacheLine(words(width.div_ceil(64))),
+            by_node: (0..nodes).map(|node| CacheLine(NodeMask::new(&node_of, node))).collect(),
             node_of,
             nr_idle: CacheLine(AtomicU32::new(0)),
             pending: (0..width).map(|_| AtomicU8::new(0)).collect(),
@@ -131,7 +147,8 @@ impl Nohz {
     }
 
     fn part(&self, cpu: CpuId) -> &AtomicU64 {
-        &self.by_node[usize::from(self.node_of[cpu.index()])].0[cpu.index() / 64]
+        let node = &self.by_node[usize::from(self.node_of[cpu.index()])].0;
+        &node.words[cpu.index() / 64 - node.first_word]
     }
 
     /// Whether the CPU is in the idle mask.
@@ -193,30 +210,29 @@ impl Nohz {
     /// Copies the idle mask; both layouts, as the setting may have changed.
     pub fn idle_cpus(&self, into: &mut Cpumask) {
         into.clear_all();
-        for layout in std::iter::once(&self.global).chain(self.by_node.iter()) {
-            for (i, word) in layout.0.iter().enumerate() {
-                let mut bits = word.load(Ordering::Relaxed);
-                while bits != 0 {
-                    into.set(CpuId(i as u32 * 64 + bits.trailing_zeros()));
-                    bits &= bits - 1;
-                }
+        for (i, mut bits) in self.mask_words() {
+            while bits != 0 {
+                into.set(CpuId(i as u32 * 64 + bits.trailing_zeros()));
+                bits &= bits - 1;
             }
         }
     }
 
-    /// The words of both layouts.
-    fn mask_words(&self) -> impl Iterator<Item = u64> {
-        std::iter::once(&self.global)
-            .chain(self.by_node.iter())
-            .flat_map(|layout| layout.0.iter())
-            .map(|word| word.load(Ordering::Relaxed))
+    /// The words of both layouts, with their positions in the mask.
+    fn mask_words(&self) -> impl Iterator<Item = (usize, u64)> {
+        let by_node = self.by_node.iter().map(|n| (n.0.first_word, &n.0.words[..]));
+        std::iter::once((0, &self.global.0[..])).chain(by_node).flat_map(|(first, words)| {
+            let load =
+                move |(i, word): (usize, &AtomicU64)| (first + i, word.load(Ordering::Relaxed));
+            words.iter().enumerate().map(load)
+        })
     }
 
     /// Whether any CPU idles, by the mask or the counter.
     pub fn any_idle(&self, tunables: &Tunables) -> bool {
         match tunables.nohz_count {
             NohzCount::Counter => self.nr_idle.0.load(Ordering::Relaxed) > 0,
-            NohzCount::Mask => self.mask_words().any(|word| word != 0),
+            NohzCount::Mask => self.mask_words().any(|(_, word)| word != 0),
         }
     }
 
@@ -284,9 +300,12 @@ impl Nohz {
         if kick.contains(Kick::BALANCE) {
             let ticks = match tunables.nohz_scale {
                 OffOn::Off => 1,
-                OffOn::On => {
-                    self.mask_words().map(u64::count_ones).sum::<u32>().div_ceil(SCALE_CPUS).max(1)
-                }
+                OffOn::On => self
+                    .mask_words()
+                    .map(|(_, word)| word.count_ones())
+                    .sum::<u32>()
+                    .div_ceil(SCALE_CPUS)
+                    .max(1),
             };
             let next = now + Nanos(tick.0.saturating_mul(u64::from(ticks)));
             record.next_balance.store(next.0, Ordering::Relaxed);

@@ -226,3 +226,14 @@ fn what_a_plan_yielded_is_learned_at_its_level() {
     assert_eq!(learned, [(1, 0), (1, 1)]);
     assert_eq!(after[1].max_newidle_lb_cost, Nanos::from_us(4));
 }
+
+#[test]
+fn plans_ask_for_the_flag_seldom() {
+    let mut lab = crowded(&["newidle-dice=off"]);
+    for _ in 0..100 {
+        lab.host.now += Nanos::from_ms(1);
+        lab.balancer.publish_plans(&mut lab.host, &lab.config);
+    }
+    // Two nodes' views, each every 5 ms.
+    assert_eq!(lab.sum(|c| c.serialize_attempts), 2 * 100 / 5);
+}
