@@ -19,7 +19,7 @@ mod work_conservation;
 pub use config::{Config, ConfigCell};
 pub use host::{CpuView, Host, MoveOutcome, NR_MIGRATE, PULL_PLAN_LEN, Snapshot, TaskView};
 pub use newidle::PullReport;
-pub use recent::{RecentMoves, UNDONE_WITHIN};
+pub use recent::UNDONE_WITHIN;
 pub use shared::Shared;
 pub use work_conservation::{Violation, Waiting, WorkConservation};
 
@@ -114,11 +114,12 @@ struct Inner {
     view: view::View,
     counters: Counters,
     log: Arc<DecisionLog>,
-    recent: RecentMoves,
     flag_taken: Nanos,
     rng: Rng,
-    /// Whether idle CPUs are left to nohz balancing instead of being balanced by time.
+    /// Whether the host delivers kicks.
     tickless: bool,
+    /// Whether idle CPUs are left to nohz balancing instead of being balanced by time.
+    idle_waits: bool,
     /// Whether the plans of the last publication were empty because nobody had work to give.
     plans_empty: bool,
     /// One for each level below NUMA, for the group looked at last, then one for each NUMA group.
@@ -183,10 +184,10 @@ impl Balancer {
             view: view::View::new(width),
             counters: Counters::new(facts.levels()),
             log: Arc::new(DecisionLog::new(DECISIONS_KEPT)),
-            recent: RecentMoves::default(),
             flag_taken: Nanos::ZERO,
             rng: Rng::new(u64::from(shard.first().unwrap_or_default().0)),
             tickless: false,
+            idle_waits: false,
             plans_empty: true,
             sources: vec![LevelSources::default(); depth + facts.numa_groups()],
             depth,
@@ -234,9 +235,11 @@ impl Balancer {
     }
 
     /// Leaves idle CPUs alone until a kick ([`Host::kick`]) asks one of them to balance for all, as
-    /// a kernel with tickless idle does. Only for hosts that deliver kicks.
+    /// a kernel with tickless idle does. Only for hosts that deliver kicks and that call for a round
+    /// when a CPU of a shard at rest has become busy. Without effect while `nohz` is off.
     pub fn tickless(mut self, yes: bool) -> Self {
         self.inner.tickless = yes;
+        self.inner.idle_waits = yes;
         self
     }
 
@@ -257,11 +260,11 @@ impl Balancer {
             any_busy |= !slot.idle;
             if !slot.idle {
                 next = next.min(slot.due_busy);
-            } else if !inner.tickless {
+            } else if !inner.idle_waits {
                 next = next.min(slot.due_idle);
             }
         }
-        if any_busy && inner.tickless {
+        if any_busy && inner.idle_waits {
             let tick = inner.view.now() + self.shared.pace.tick;
             next = next.min(self.shared.nohz.next_balance().max(tick));
         }

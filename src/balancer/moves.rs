@@ -93,7 +93,7 @@ impl Inner {
                 gained.lb_hot_gained += u64::from(chosen.hot);
                 pull.moved += 1;
                 pull.left = pull.left.saturating_sub(chosen.value);
-                let undone = self.recent.note(chosen.key, plan.src, pull.dst, now);
+                let undone = cx.shared.note_move(chosen.key, plan.src, pull.dst, now);
                 self.counters.moves_undone += u64::from(undone);
             }
         }
@@ -158,7 +158,7 @@ impl Inner {
         count.alb_failed += u64::from(!pushed);
         record.add_task(task, outcome, true);
         if pushed {
-            let undone = self.recent.note(task, plan.src, at.cpu, self.view.now());
+            let undone = cx.shared.note_move(task, plan.src, at.cpu, self.view.now());
             self.counters.moves_undone += u64::from(undone);
         }
         self.view.look_at(host, plan.src, at.cpu);

@@ -14,15 +14,15 @@ use crate::policy::newidle::{
 use crate::policy::serialize;
 use crate::policy::skip::SkipReason;
 use crate::policy::tunables::Newidle;
-use crate::units::{CpuId, Nanos};
+use crate::units::{CpuId, Nanos, TaskKey};
 
 /// What a CPU did with its pull plan when it ran out of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PullReport {
     /// The CPU.
     pub cpu: CpuId,
-    /// The source from which a task came, if from any.
-    pub src: Option<CpuId>,
+    /// The task that came and where it came from, if one did.
+    pub pulled: Option<(TaskKey, CpuId)>,
     /// How long the search took.
     pub cost: Nanos,
     /// When.
@@ -80,11 +80,15 @@ impl Balancer {
     /// Learns from what a CPU did with its plan: the level at which a task was found succeeded, the
     /// planned ones below it failed, as did all if none was.
     pub fn report_pull(&mut self, config: &Config, report: &PullReport) {
-        let Self { tree, inner, .. } = self;
+        let Self { tree, shared, inner, .. } = self;
         let Ok(slot) = inner.slots.binary_search_by_key(&report.cpu, |s| s.cpu) else { return };
+        if let Some((task, src)) = report.pulled {
+            let undone = shared.note_move(task, src, report.cpu, report.at);
+            inner.counters.moves_undone += u64::from(undone);
+        }
         let slot = &mut inner.slots[slot];
         // It ran out of work: from now on the shorter intervals count.
-        slot.idle = report.src.is_none();
+        slot.idle = report.pulled.is_none();
         slot.diced_until = Nanos::ZERO;
         let tried = slot.planned.count_ones().max(1);
         let cost = Nanos((report.cost.0 / u64::from(tried)).max(1));
@@ -97,7 +101,8 @@ impl Balancer {
             if slot.planned >> level & 1 == 0 {
                 continue;
             }
-            let found = report.src.is_some_and(|src| tree.domain(link.domain).span.test(src));
+            let found =
+                report.pulled.is_some_and(|(_, src)| tree.domain(link.domain).span.test(src));
             let success = if found { success_weight(&config.tunables, state) } else { 0 };
             update_newidle_cost(state, cost, success, report.at);
             if found {

@@ -18,6 +18,7 @@ impl Balancer {
         let Self { tree, facts, shared, shard, published, inner } = self;
         let cx = Cx { tree, facts, shared, config };
         inner.begin(host, cx, shard);
+        inner.idle_waits = inner.tickless && config.tunables.nohz == OnOff::On;
         for i in 0..inner.slots.len() {
             let cpu = inner.slots[i].cpu;
             inner.slots[i].idle = inner.view.idle_cpus.test(cpu);
@@ -37,7 +38,7 @@ impl Balancer {
         for i in 0..inner.slots.len() {
             let slot = &mut inner.slots[i];
             slot.idle = inner.view.idle_cpus.test(slot.cpu);
-            if slot.idle && inner.tickless && config.tunables.nohz == OnOff::On {
+            if slot.idle && inner.idle_waits {
                 continue;
             }
             let due = if slot.idle { slot.due_idle } else { slot.due_busy };

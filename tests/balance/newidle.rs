@@ -6,7 +6,7 @@ use scx_baton::balancer::{Host, MoveOutcome, PullReport};
 use scx_baton::domains::LevelKind;
 use scx_baton::policy::SkipReason;
 use scx_baton::policy::tunables::SerializeScope;
-use scx_baton::units::{CpuId, Nanos};
+use scx_baton::units::{CpuId, Nanos, TaskKey};
 use std::sync::Arc;
 
 /// Two nodes of four CPUs; CPUs 0-2 have two bound hogs each (they may use their node), CPU 3 is
@@ -211,7 +211,7 @@ fn what_a_plan_yielded_is_learned_at_its_level() {
     let before = lab.balancer.levels_of(CpuId(5)).to_vec();
     let report = PullReport {
         cpu: CpuId(5),
-        src: Some(CpuId(0)),
+        pulled: Some((TaskKey { pid: 1, generation: 1 }, CpuId(0))),
         cost: Nanos::from_us(8),
         at: lab.host.now,
     };

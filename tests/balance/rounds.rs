@@ -200,3 +200,22 @@ fn every_destination_sees_all_candidates() {
     lab.run(200);
     assert_eq!(lab.host.nr_running(), [1, 1, 1, 0]);
 }
+
+#[test]
+fn counters_belong_to_the_configuration_they_were_counted_under() {
+    let mut lab = Lab::new(regular_tree(2, 1, 4, 1));
+    (0..8).for_each(|cpu| lab.host.add_hogs(cpu, 1, 1 + cpu));
+    lab.run(300);
+    let before = lab.balancer.counters().current();
+    lab.set("serialize-scope=off");
+    lab.run(300);
+    let after = lab.balancer.counters().current();
+    assert_eq!((before.epoch, after.epoch), (0, 1));
+    assert!(before.sum(|c| c.serialize_attempts) > 0);
+    assert_eq!(after.sum(|c| c.serialize_attempts), 0);
+    let total = lab.counters();
+    assert_eq!(total.rounds, before.rounds + after.rounds);
+    let json = serde_json::to_value(&total).unwrap();
+    assert_eq!(json["levels"][1]["level"]["NUMA"], 1);
+    assert!(json["levels"][1]["busy"]["lb_count"].as_u64() > Some(0));
+}

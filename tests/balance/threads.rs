@@ -117,3 +117,14 @@ fn work_is_conserved_soon_after_a_bad_start() {
     }
     assert_eq!(wc.violations(), 0, "{}", wc.first().unwrap());
 }
+
+#[test]
+fn what_one_worker_undoes_of_another_is_seen() {
+    let tree = regular_tree(2, 1, 2, 1);
+    let facts = Facts::new(&tree);
+    let shared = Shared::new(&tree, &facts, TICK);
+    let task = TaskKey { pid: 3, generation: 1 };
+    assert!(!shared.note_move(task, CpuId(0), CpuId(2), Nanos::from_ms(1)));
+    assert!(shared.note_move(task, CpuId(2), CpuId(0), Nanos::from_ms(11)));
+    assert!(!shared.note_move(task, CpuId(0), CpuId(2), Nanos::from_ms(22)));
+}
