@@ -84,3 +84,10 @@ apt_private() {
         -o Dir::State::Lists="$dir/lists" -o Dir::Cache="$dir" -o APT::Sandbox::User=root \
         -o Dir::Etc::PreferencesParts="$dir/empty" "$@"
 }
+
+# What building needs (Debian names), and why: clang for the BPF side, libclang for bindgen,
+# libelf and zlib for libbpf, libseccomp and pkg-config for scx_rustland_core.
+BUILD_PACKAGES=(
+    "clang-$LLVM_VERSION" "libclang-$LLVM_VERSION-dev" "llvm-$LLVM_VERSION" gcc make git
+    libelf-dev zlib1g-dev libseccomp-dev pkg-config ca-certificates
+)

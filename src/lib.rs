@@ -18,10 +18,18 @@
 //! reports what really happened. The policy never learns whether a kernel, a simulator or a test
 //! is behind it.
 
+#[cfg(feature = "live")]
+pub mod agent;
+pub mod avg;
 pub mod balancer;
+pub mod cli;
+pub mod control;
 pub mod cpumask;
 pub mod domains;
+pub mod kconfig;
 pub mod policy;
+pub mod preflight;
 pub mod stats;
 mod sync;
+pub mod topology;
 pub mod units;

@@ -1,3 +1,7 @@
 //! `baton`, the lab.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    scx_baton::cli::run(std::env::args_os())
+}

@@ -8,6 +8,15 @@
 //! Domains are shared by all CPUs that see the same one: a tree for 8,192 CPUs holds each span
 //! once. What differs between CPUs is which group is their own: [`Link::local`].
 
+pub mod against_kernel;
+mod build;
+mod levels;
+mod overlap;
+mod sanity;
+
+pub use build::{BuildOptions, Built, build, build_with};
+pub use sanity::{Violation, sanity};
+
 use crate::cpumask::Cpumask;
 use crate::units::{CpuId, Nanos};
 use bitflags::bitflags;
@@ -162,6 +171,51 @@ pub struct Link {
     pub domain: DomainId,
     /// Position of the CPU's own group in [`SchedDomain::groups`].
     pub local: u32,
+}
+
+/// Why some CPUs have no domain at a level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DroppedWhy {
+    /// The span holds one CPU: there is nothing to balance between.
+    OneCpu,
+    /// The span equals that of this narrower level: there would be one group.
+    SameSpanAs(LevelKind),
+    /// This narrower level already holds all CPUs.
+    AllSpannedBy(LevelKind),
+    /// Packages hold several nodes, so that the NUMA levels describe them (kernel:
+    /// `build_sched_topology` on x86).
+    NodesInsidePackage,
+    /// Nodes at the shortest distance overlap without being equal; the kernel refuses to build
+    /// any domain then (`topology_span_sane`).
+    Overlapping,
+    /// A distance is below 10 or above 255; the kernel builds no NUMA level then
+    /// (`sched_record_numa_dist`).
+    InvalidDistances,
+}
+
+impl fmt::Display for DroppedWhy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OneCpu => f.write_str("one CPU"),
+            Self::SameSpanAs(level) => write!(f, "one group, the same CPUs as {level}"),
+            Self::AllSpannedBy(level) => write!(f, "one group, {level} already spans all CPUs"),
+            Self::NodesInsidePackage => f.write_str("packages hold several nodes"),
+            Self::Overlapping => f.write_str("nodes at the shortest distance overlap"),
+            Self::InvalidDistances => f.write_str("a node distance is outside 10..=255"),
+        }
+    }
+}
+
+/// A level that some CPUs do not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct DroppedLevel {
+    /// Which level.
+    pub level: LevelKind,
+    /// How many CPUs lack it for this reason.
+    pub cpus: u32,
+    /// The reason.
+    pub why: DroppedWhy,
 }
 
 /// All domains and groups of a machine and each CPU's chain through them.

@@ -1,0 +1,239 @@
+//! The live machine behind the [`Host`] boundary: reads the tables that the BPF component
+//! keeps, and acts through its syscall programs.
+
+use super::bpf::intf;
+use super::clock;
+use super::loader::Tables;
+use super::programs::Programs;
+use crate::avg;
+use crate::balancer::{CpuView, Host, MoveOutcome, NR_MIGRATE, PULL_PLAN_LEN, Snapshot, TaskView};
+use crate::cpumask::Cpumask;
+use crate::units::{Capacity, CpuId, Load, Nanos, TaskKey, Util, Weight};
+use std::time::Duration;
+
+const _: () = assert!(NR_MIGRATE == intf::baton_consts_BATON_NR_MIGRATE as usize);
+const _: () = assert!(PULL_PLAN_LEN == intf::baton_consts_BATON_PULL_PLAN_LEN as usize);
+const _: () = assert!(avg::AVG_SHIFT == intf::baton_consts_BATON_AVG_SHIFT);
+const _: () = assert!(MoveOutcome::ALL.len() == intf::baton_outcome_BATON_NR_OUTCOMES as usize);
+
+/// How long a push may take before it is given up: the CPU has to reschedule.
+const PUSH_PATIENCE: Nanos = Nanos::from_ms(2);
+const PUSH_POLL: Duration = Duration::from_micros(50);
+
+/// One worker's handle on the machine.
+pub(crate) struct LiveHost<'a> {
+    tables: &'a Tables,
+    programs: &'a Programs,
+    capacities: &'a [Capacity],
+    largest: Capacity,
+    now: Nanos,
+    /// The worker's own desk in the table of requests.
+    slot: u32,
+}
+
+impl<'a> LiveHost<'a> {
+    /// A handle that uses desk `slot`; `capacities` by CPU id.
+    pub(crate) fn new(
+        tables: &'a Tables,
+        programs: &'a Programs,
+        capacities: &'a [Capacity],
+        slot: u32,
+    ) -> Self {
+        let largest = capacities.iter().copied().max().unwrap_or(Capacity::SCALE);
+        Self { tables, programs, capacities, largest, now: Nanos::ZERO, slot }
+    }
+
+    /// The time of the last snapshot.
+    pub(crate) fn last_seen(&self) -> Nanos {
+        self.now
+    }
+
+    fn desk(&self) -> *mut intf::baton_slot {
+        self.tables.slots.ptr(self.slot as usize)
+    }
+
+    /// Writes a request's head to the desk.
+    fn ask(&self, src: CpuId, dst: CpuId, nr: u32) {
+        let desk = self.desk();
+        // SAFETY: the desk is inside the mapping and this worker's alone between requests; the
+        // BPF side reads it only while a program of ours runs.
+        unsafe {
+            (&raw mut (*desk).src).write_volatile(src.0);
+            (&raw mut (*desk).dst).write_volatile(dst.0);
+            (&raw mut (*desk).nr).write_volatile(nr);
+        }
+    }
+}
+
+/// One CPU's record, decayed to `now`. `full` is what the CPU gives undisturbed, `largest` what
+/// the largest one does.
+fn view(raw: &intf::baton_cpu, full: Capacity, largest: Capacity, now: Nanos) -> CpuView {
+    let nr_running = raw.nr_runnable.max(0) as u32;
+    let since = |at: u64| now - Nanos(at);
+    let share = |value, state| {
+        avg::read(value, if raw.state == state { 1024 } else { 0 }, since(raw.state_at))
+    };
+    let other = share(raw.other, intf::baton_cpu_state_BATON_CPU_OTHER).min(1024);
+    let capacity = Capacity((full.0 * (1024 - other) / 1024).max(1));
+    CpuView {
+        nr_running,
+        load: Load(avg::read(raw.load, raw.sum_weight, since(raw.queue_avg_at))),
+        util: Util(share(raw.util, intf::baton_cpu_state_BATON_CPU_OURS)),
+        runnable: Util(avg::read(
+            raw.runnable,
+            u64::from(nr_running) << 10,
+            since(raw.queue_avg_at),
+        )),
+        capacity,
+        capacity_orig: full,
+        misfit_load: if full < largest { misfit_load(raw, capacity, now) } else { Load::ZERO },
+        idle: raw.state == intf::baton_cpu_state_BATON_CPU_IDLE,
+        idle_since: Nanos(raw.idle_since),
+        avg_idle: Nanos(raw.avg_idle),
+        current: TaskKey::from_bits(raw.curr_key),
+    }
+}
+
+/// Load of the running task if it needs more than the CPU has (kernel: `task_fits_capacity`,
+/// which leaves a fifth of the capacity as margin).
+fn misfit_load(raw: &intf::baton_cpu, capacity: Capacity, now: Nanos) -> Load {
+    if raw.curr_key == 0 {
+        return Load::ZERO;
+    }
+    let ran = now - Nanos(raw.curr_since);
+    let util = avg::read(raw.curr_util, 1024, ran);
+    if util * 1280 <= capacity.0 * 1024 {
+        return Load::ZERO;
+    }
+    // A misfit of weight next to nothing is a misfit all the same.
+    Load(avg::read(raw.curr_load, u64::from(raw.curr_weight), ran).max(1))
+}
+
+fn task_view(raw: &intf::baton_task) -> TaskView {
+    let has = |flag| raw.flags & flag != 0;
+    TaskView {
+        key: TaskKey::from_bits(raw.key),
+        weight: Weight(u64::from(raw.weight)),
+        load: Load(raw.load),
+        util: Util(raw.util),
+        last_ran: Nanos(raw.last_ran),
+        allowed_on_dst: has(intf::baton_task_flags_BATON_TASK_ALLOWED),
+        migration_disabled: has(intf::baton_task_flags_BATON_TASK_NO_MIGRATE),
+        percpu_kthread: has(intf::baton_task_flags_BATON_TASK_PERCPU_KTHREAD),
+        running: has(intf::baton_task_flags_BATON_TASK_RUNNING),
+    }
+}
+
+fn outcome(code: u32) -> MoveOutcome {
+    MoveOutcome::ALL.get(code as usize).copied().unwrap_or(MoveOutcome::Expired)
+}
+
+impl Host for LiveHost<'_> {
+    fn observe(&mut self, cpus: &Cpumask, snapshot: &mut Snapshot) {
+        if self.programs.clock.run(self.slot) {
+            // SAFETY: as in `ask`; the program has returned, so nothing writes the desk now.
+            self.now = Nanos(unsafe { (&raw const (*self.desk()).now).read_volatile() });
+        }
+        snapshot.now = self.now;
+        for cpu in cpus.iter() {
+            let i = cpu.index();
+            snapshot.cpus[i] =
+                view(&self.tables.cpus.read(i), self.capacities[i], self.largest, snapshot.now);
+        }
+    }
+
+    fn list_queue(&mut self, src: CpuId, dst: CpuId, out: &mut Vec<TaskView>) {
+        out.clear();
+        self.ask(src, dst, 0);
+        if !self.programs.list.run(self.slot) {
+            return;
+        }
+        let desk = self.desk();
+        // SAFETY: as in `ask`; the program has returned, so nothing writes the desk now.
+        let found = unsafe { (&raw const (*desk).nr).read_volatile() } as usize;
+        for i in 0..found.min(out.capacity()).min(intf::baton_consts_BATON_NR_LIST as usize) {
+            // SAFETY: as above, and `i` is below the length of the desk's task list.
+            let raw = unsafe { (&raw const (*desk).tasks[i]).read_volatile() };
+            out.push(task_view(&raw));
+        }
+    }
+
+    fn allowed_in(&mut self, task: TaskKey, mask: &Cpumask) -> Option<CpuId> {
+        // As wide as the widest kernel's masks: the call fails if the buffer is shorter.
+        let mut words = [0u64; 8192 / 64];
+        // SAFETY: the buffer is valid for the length that is given.
+        let ret = unsafe {
+            libc::syscall(
+                libc::SYS_sched_getaffinity,
+                task.pid as libc::pid_t,
+                size_of_val(&words),
+                words.as_mut_ptr(),
+            )
+        };
+        if ret < 0 {
+            return None;
+        }
+        mask.iter().find(|cpu| {
+            words.get(cpu.index() / 64).is_some_and(|word| word >> (cpu.0 % 64) & 1 == 1)
+        })
+    }
+
+    fn move_tasks(
+        &mut self,
+        src: CpuId,
+        dst: CpuId,
+        tasks: &[TaskKey],
+        outcomes: &mut Vec<MoveOutcome>,
+    ) {
+        outcomes.clear();
+        let desk = self.desk();
+        for (i, task) in tasks.iter().take(NR_MIGRATE).enumerate() {
+            // SAFETY: as in `ask`; `i` is below the length of the desk's key list.
+            unsafe { (&raw mut (*desk).keys[i]).write_volatile(task.to_bits()) };
+        }
+        let nr = tasks.len().min(NR_MIGRATE);
+        self.ask(src, dst, nr as u32);
+        let ran = self.programs.move_tasks.run(self.slot);
+        for i in 0..nr {
+            // SAFETY: the program has returned; `i` is below the length of the list.
+            let code = unsafe { (&raw const (*desk).outcomes[i]).read_volatile() };
+            outcomes.push(if ran { outcome(code) } else { MoveOutcome::Expired });
+        }
+    }
+
+    fn push_running(&mut self, src: CpuId, dst: CpuId, task: TaskKey) -> MoveOutcome {
+        let desk = self.desk();
+        // SAFETY: as in `ask`.
+        unsafe { (&raw mut (*desk).keys[0]).write_volatile(task.to_bits()) };
+        self.ask(src, dst, 1);
+        if !self.programs.push.run(self.slot) {
+            return MoveOutcome::Superseded;
+        }
+        let cpu = self.tables.cpus.ptr(src.index());
+        // SAFETY: `cpu` is inside the mapping; volatile because the BPF side writes it.
+        let ended = || unsafe { (&raw const (*cpu).push_outcome).read_volatile() };
+        let give_up = clock::now() + PUSH_PATIENCE;
+        while ended() == 0 && clock::now() < give_up {
+            std::thread::sleep(PUSH_POLL);
+        }
+        if ended() == 0 {
+            self.programs.push_expire.run(self.slot);
+        }
+        // Codes are one up, 0 being "under way"; still that after giving up means that the push
+        // ended in the very moment between, and that its code is about to be written.
+        match ended() {
+            0 => MoveOutcome::Applied,
+            code => outcome(code - 1),
+        }
+    }
+
+    fn set_pull_plan(&mut self, cpu: CpuId, sources: &[CpuId]) {
+        let mut plan = self.tables.plans.read(cpu.index());
+        plan.nr = sources.len().min(PULL_PLAN_LEN) as u32;
+        plan.version = plan.version.wrapping_add(1);
+        for (to, from) in plan.src.iter_mut().zip(sources) {
+            *to = from.0;
+        }
+        self.tables.plans.write(cpu.index(), plan);
+    }
+}

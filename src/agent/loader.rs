@@ -1,0 +1,174 @@
+//! Opens, sizes, loads and attaches the BPF component, and says why it ended.
+
+use super::Config;
+use super::bpf::intf;
+use super::bpf::skel::{BpfSkel, BpfSkelBuilder};
+use super::mapped::Mapped;
+use crate::kconfig::Kconfig;
+use anyhow::{Context, Result, bail};
+use libbpf_rs::{Link, OpenObject};
+use scx_utils::{UserExitInfo, compat, scx_ops_attach, scx_ops_load, scx_ops_open, uei_exited};
+use std::ffi::CString;
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+/// Where the kernel shows what sched_ext does.
+const SCHED_EXT: &str = "/sys/kernel/sched_ext";
+
+/// The loaded BPF component. Dropping it detaches.
+pub(crate) struct Loaded<'a> {
+    pub(crate) skel: BpfSkel<'a>,
+    link: Option<Link>,
+    nr_cpu_ids: usize,
+    nr_slots: usize,
+}
+
+/// The tables that both sides map.
+pub(crate) struct Tables {
+    pub(crate) cpus: Mapped<intf::baton_cpu>,
+    pub(crate) plans: Mapped<intf::baton_pull_plan>,
+    pub(crate) slots: Mapped<intf::baton_slot>,
+    pub(crate) globals: Mapped<intf::baton_globals>,
+}
+
+/// Opens, configures and loads the program for CPU ids below `nr_cpu_ids`; nothing is attached
+/// yet.
+pub(crate) fn load<'a>(
+    storage: &'a mut MaybeUninit<OpenObject>,
+    config: &Config,
+    nr_cpu_ids: usize,
+    nr_slots: usize,
+) -> Result<Loaded<'a>> {
+    let mut builder = BpfSkelBuilder::default();
+    builder.obj_builder.debug(config.verbose > 1);
+
+    let kconfig = CString::new(kconfig(&kernel_release()?))
+        .context("the kernel's configuration holds a zero byte")?;
+    let open_opts = libbpf_rs::libbpf_sys::bpf_object_open_opts {
+        sz: size_of::<libbpf_rs::libbpf_sys::bpf_object_open_opts>() as _,
+        kconfig: kconfig.as_ptr(),
+        ..Default::default()
+    };
+    let mut skel = scx_ops_open!(builder, storage, baton_ops, Some(open_opts))?;
+
+    let ops = skel.struct_ops.baton_ops_mut();
+    ops.exit_dump_len = config.exit_dump_len;
+    if config.partial {
+        ops.flags |= *compat::SCX_OPS_SWITCH_PARTIAL;
+    }
+    let width = u32::try_from(nr_cpu_ids).context("more CPU ids than fit in 32 bits")?;
+    skel.maps.cpus.set_max_entries(width)?;
+    skel.maps.pull_plans.set_max_entries(width)?;
+    skel.maps.slots.set_max_entries(nr_slots as u32)?;
+    let rodata =
+        skel.maps.rodata_data.as_deref_mut().context("the BPF object has no read-only data")?;
+    rodata.nr_cpu_ids = width;
+    rodata.nr_slots = nr_slots as u32;
+    rodata.slice_ns = config.slice.0;
+    rodata.slice_min_ns = config.slice_min.0;
+    rodata.wakeup_preempt = config.wakeup_preempt;
+    rodata.agent_tgid = std::process::id() as i32;
+
+    let skel = scx_ops_load!(skel, baton_ops, uei)?;
+    Ok(Loaded { skel, link: None, nr_cpu_ids, nr_slots })
+}
+
+/// The `CONFIG_*` values that the BPF headers read, with what stands for "unknown".
+const KCONFIG_NEEDED: [(&str, &str); 3] = [
+    ("CONFIG_CC_VERSION_TEXT", "\"unknown\""),
+    ("CONFIG_LOCALVERSION", "\"\""),
+    ("CONFIG_PREEMPT_RCU", "n"),
+];
+
+/// Those values of the running kernel, as text for libbpf. It looks for the configuration in two
+/// places only and says "Invalid argument" when it finds neither, or when one value is missing.
+fn kconfig(release: &str) -> String {
+    let found = Kconfig::find(Path::new("/"), release).unwrap_or_default();
+    let options = found.options();
+    let line = |(name, unknown): (&str, &str)| {
+        format!("{name}={}\n", options.get(name).copied().unwrap_or(unknown))
+    };
+    KCONFIG_NEEDED.into_iter().map(line).collect()
+}
+
+impl Loaded<'_> {
+    /// Maps the tables that both sides share.
+    pub(crate) fn tables(&self) -> Result<Tables> {
+        let maps = &self.skel.maps;
+        Ok(Tables {
+            cpus: Mapped::new(maps.cpus.as_fd(), self.nr_cpu_ids)?,
+            plans: Mapped::new(maps.pull_plans.as_fd(), self.nr_cpu_ids)?,
+            slots: Mapped::new(maps.slots.as_fd(), self.nr_slots)?,
+            globals: Mapped::new(maps.data_shared.as_fd(), 1)?,
+        })
+    }
+
+    /// Attaches, and reads back from the kernel that it is this scheduler that is now in charge.
+    pub(crate) fn attach(&mut self) -> Result<()> {
+        self.link = Some(scx_ops_attach!(self.skel, baton_ops)?);
+        match (state().as_deref(), attached_ops().as_deref()) {
+            (Some("enabled"), Some(name)) if name.starts_with("baton") => Ok(()),
+            (state, name) => bail!(
+                "the program was accepted, yet the kernel says state {} with scheduler {}",
+                state.unwrap_or("unknown"),
+                name.unwrap_or("none"),
+            ),
+        }
+    }
+
+    /// Whether the kernel has ended the scheduler.
+    pub(crate) fn exited(&self) -> bool {
+        uei_exited!(self.skel, uei)
+    }
+
+    /// Detaches, waits until the kernel has taken over, and returns why it ended.
+    pub(crate) fn detach(mut self) -> UserExitInfo {
+        drop(self.link.take());
+        scx_utils::uei_read!(self.skel, uei)
+    }
+}
+
+/// `/sys/kernel/sched_ext/state`: `enabled`, `disabled`, …; `None` without sched_ext.
+pub(crate) fn state() -> Option<String> {
+    read_trimmed("state")
+}
+
+/// The name of the scheduler in charge, if there is one.
+pub(crate) fn attached_ops() -> Option<String> {
+    read_trimmed("root/ops")
+}
+
+/// Counts CPU hotplug events since boot.
+pub(crate) fn hotplug_seq() -> Option<u64> {
+    read_trimmed("hotplug_seq")?.parse().ok()
+}
+
+/// Counts schedulers attached since boot.
+pub(crate) fn enable_seq() -> Option<u64> {
+    read_trimmed("enable_seq")?.parse().ok()
+}
+
+fn read_trimmed(name: &str) -> Option<String> {
+    let text = std::fs::read_to_string(Path::new(SCHED_EXT).join(name)).ok()?;
+    Some(text.trim().to_string())
+}
+
+/// `uname -r`.
+pub(crate) fn kernel_release() -> Result<String> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/osrelease")
+        .context("the kernel's release cannot be read: is /proc mounted?")?;
+    Ok(text.trim().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_needed_value_has_a_line_even_if_unknown() {
+        let text = kconfig("no-such-release");
+        assert_eq!(text.lines().count(), KCONFIG_NEEDED.len());
+        assert!(text.lines().all(|line| line.contains('=')));
+    }
+}

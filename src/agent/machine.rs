@@ -1,0 +1,108 @@
+//! The machine as read at one start, and what is derived from it before anything is loaded.
+
+use super::live::WorkerView;
+use super::meters::Meters;
+use super::{Config, loader, shards};
+use crate::balancer::{Balancer, Shared, StandIn};
+use crate::cpumask::Cpumask;
+use crate::domains::{self, DomainTree};
+use crate::policy::facts::Facts;
+use crate::topology::Topology;
+use crate::units::{Capacity, Nanos};
+use anyhow::{Context, Result, bail};
+use log::{info, warn};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Facts and shares of one run.
+pub(crate) struct Machine {
+    pub(crate) topology: Topology,
+    pub(crate) shards: Vec<Cpumask>,
+    pub(crate) capacities: Vec<Capacity>,
+    pub(crate) tick: Nanos,
+    tree: Arc<DomainTree>,
+    facts: Arc<Facts>,
+    shared: Arc<Shared>,
+}
+
+impl Machine {
+    pub(crate) fn read(config: &Config) -> Result<Self> {
+        let topology = Topology::read(Path::new("/")).context("the machine cannot be read")?;
+        for note in &topology.notes {
+            warn!("{note}");
+        }
+        let built = domains::build(&topology);
+        for dropped in &built.dropped {
+            log::debug!("no level {}: {}", dropped.level, dropped.why);
+        }
+        if let Some(violation) = domains::sanity(&built.tree).first() {
+            bail!("the sched domains of this machine contradict themselves: {violation}");
+        }
+        let facts = Facts::new(&built.tree);
+        let tick = config.tick.unwrap_or_else(kernel_tick);
+        let shards = shards::shards(&topology, &built.tree, config.workers);
+        info!("{} workers, tick {} us", shards.len(), tick.0 / 1_000);
+        Ok(Self {
+            capacities: (0..topology.width).map(|c| topology.capacity(c.into())).collect(),
+            shared: Arc::new(Shared::new(&built.tree, &facts, tick)),
+            topology,
+            shards,
+            tick,
+            facts: Arc::new(facts),
+            tree: Arc::new(built.tree),
+        })
+    }
+
+    /// A balancer for each shard, and where each can be watched.
+    pub(crate) fn balancers(&self) -> (Vec<Balancer>, Vec<WorkerView>) {
+        self.shards
+            .iter()
+            .map(|shard| {
+                let (tree, facts) = (Arc::clone(&self.tree), Arc::clone(&self.facts));
+                let balancer = Balancer::new(tree, facts, Arc::clone(&self.shared), shard);
+                let view = WorkerView {
+                    shard: shard.clone(),
+                    counters: balancer.counters(),
+                    decisions: balancer.decisions(),
+                    meters: Arc::new(Meters::default()),
+                };
+                (balancer, view)
+            })
+            .unzip()
+    }
+
+    /// Keeps the pull plans of a shard.
+    pub(crate) fn planner(&self, shard: &Cpumask) -> StandIn {
+        StandIn::new(&self.tree, shard)
+    }
+}
+
+/// The kernel's tick, from its configuration; 4 ms where that is not told.
+fn kernel_tick() -> Nanos {
+    const USUAL: u64 = 250;
+    let hz = loader::kernel_release()
+        .ok()
+        .and_then(|release| crate::kconfig::Kconfig::find(Path::new("/"), &release))
+        .and_then(|config| config.options().get("CONFIG_HZ")?.parse().ok())
+        .unwrap_or(USUAL);
+    Nanos(1_000_000_000 / hz.clamp(24, 1_000))
+}
+
+/// Longest wait for a burst of CPU hotplug to end.
+const SETTLE_LIMIT: Duration = Duration::from_secs(10);
+const SETTLE_QUIET: Duration = Duration::from_millis(200);
+
+/// Waits until no CPU has come or gone for a while.
+pub(crate) fn settle_hotplug() {
+    let (mut seen, mut waited) = (loader::hotplug_seq(), Duration::ZERO);
+    while waited < SETTLE_LIMIT {
+        std::thread::sleep(SETTLE_QUIET);
+        waited += SETTLE_QUIET;
+        let seq = loader::hotplug_seq();
+        if seq == seen {
+            return;
+        }
+        seen = seq;
+    }
+}

@@ -1,0 +1,214 @@
+//! The live agent: loads the BPF component, balances until told to stop, and reports why it
+//! ended.
+//!
+//! The main thread starts the workers, hears the doorbell and watches for the end. Each worker
+//! balances its shard. Two more threads answer the control socket and the statistics socket; they
+//! only read counters and swap the configuration.
+
+mod allocations;
+mod bpf;
+mod clock;
+mod control_server;
+mod doorbell;
+mod live;
+mod live_host;
+mod loader;
+mod machine;
+mod mapped;
+mod meters;
+mod preflight;
+mod programs;
+mod shards;
+pub mod stats;
+mod summary;
+mod worker;
+
+use crate::policy::tunables::Tunables;
+use crate::units::Nanos;
+use anyhow::{Context, Result};
+use control_server::ControlServer;
+use doorbell::Doorbell;
+use live::Live;
+use live_host::LiveHost;
+use loader::Loaded;
+use log::info;
+use machine::Machine;
+use programs::Programs;
+use scx_utils::UserExitInfo;
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use worker::Roster;
+
+pub use preflight::preflight;
+pub use shards::Workers;
+
+/// What the command line decides about one run.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How long a task runs before another waiting one gets its turn.
+    pub slice: Nanos,
+    /// What the slice shrinks to when many tasks wait.
+    pub slice_min: Nanos,
+    /// Whether a task that wakes far behind in virtual time preempts the running one.
+    pub wakeup_preempt: bool,
+    /// Only tasks of policy SCHED_EXT.
+    pub partial: bool,
+    /// Bytes of the kernel's debug dump kept for the exit report; 0 = the kernel's default.
+    pub exit_dump_len: u32,
+    /// 0 = normal, 1 = debug messages, 2 = libbpf's too.
+    pub verbose: u8,
+    /// Shortest time between two looks at a CPU; `None`: the kernel's tick.
+    pub tick: Option<Nanos>,
+    /// How the machine is divided among workers.
+    pub workers: Workers,
+    /// The policy's settings at the start.
+    pub tunables: Tunables,
+    /// Address of the allocator's entry, for counting what the workers allocate.
+    pub alloc_entry: usize,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Somebody asked for it.
+    Stopped,
+    /// The kernel asks for a new start with fresh facts (CPU hotplug).
+    Restart,
+    /// The kernel ended the scheduler; its reason.
+    Ejected(String),
+    /// Another scheduler is in charge now; its name.
+    Replaced(String),
+}
+
+/// Enough for a round; every page of it is locked memory.
+const WORKER_STACK: usize = 256 << 10;
+
+/// How often the main thread looks whether the kernel has ended the scheduler.
+const WATCH_PERIOD: Duration = Duration::from_millis(500);
+
+/// Runs until `stop` is set or the kernel ends the scheduler for good; starts again whenever the
+/// kernel asks for it, once for each burst of hotplug. Settings that were changed meanwhile stay.
+pub fn run_until(config: &Config, stop: &AtomicBool) -> Result<Exit> {
+    stay_put();
+    let mut config = config.clone();
+    loop {
+        let (end, tunables) = run(&config, &Machine::read(&config)?, stop)?;
+        if end != Exit::Restart || stop.load(Ordering::Relaxed) {
+            return Ok(end);
+        }
+        config.tunables = tunables;
+        machine::settle_hotplug();
+        info!("starting again with the CPUs that are online now");
+    }
+}
+
+/// Takes this process out of automatic NUMA balancing, which unmaps a task's pages to see from where
+/// it touches them: each such look is a page fault. Any explicit policy does; this one keeps what
+/// is the default otherwise. Threads inherit it.
+fn stay_put() {
+    const MPOL_LOCAL: libc::c_int = 4;
+    // SAFETY: no memory is passed. Failing (a kernel without NUMA) changes nothing.
+    unsafe { libc::syscall(libc::SYS_set_mempolicy, MPOL_LOCAL, std::ptr::null::<u64>(), 0) };
+}
+
+/// Loads, attaches and balances until `stop` is set or the kernel ends it. Returns also the
+/// settings in force at the end.
+fn run(config: &Config, machine: &Machine, stop: &AtomicBool) -> Result<(Exit, Tunables)> {
+    let mut storage = MaybeUninit::uninit();
+    let nr_workers = machine.shards.len();
+    let mut loaded = loader::load(&mut storage, config, machine.topology.width, nr_workers)?;
+    let programs = Programs::new(&loaded.skel)?;
+    let tables = loaded.tables()?;
+    loaded.attach()?;
+    let attached = loader::enable_seq();
+    if loader::hotplug_seq() != machine.topology.hotplug_seq {
+        info!("a CPU came or went while starting");
+        loaded.detach();
+        return Ok((Exit::Restart, config.tunables));
+    }
+    let (balancers, views) = machine.balancers();
+    let live = Arc::new(Live::new(config.tunables, tables, views));
+    let control =
+        ControlServer::start(Arc::clone(&live)).context("the control socket cannot be opened")?;
+    let statistics = stats::Server::start(Arc::clone(&live))?;
+    info!("scheduling {} CPUs", machine.topology.online.weight());
+
+    let roster = Roster::default();
+    let doorbell = Doorbell::new(&loaded.skel.maps.events, &live.tables.globals)?;
+    std::thread::scope(|scope| {
+        let mut threads = Vec::with_capacity(nr_workers);
+        for (i, balancer) in balancers.into_iter().enumerate() {
+            let worker = worker::Worker {
+                planner: machine.planner(balancer.shard()),
+                balancer,
+                host: LiveHost::new(&live.tables, &programs, &machine.capacities, i as u32),
+                live: &live,
+                meters: &live.workers[i].meters,
+                roster: &roster,
+                tick: machine.tick,
+                alloc_entry: config.alloc_entry,
+            };
+            let spawned = std::thread::Builder::new()
+                .name(format!("baton-{i}"))
+                .stack_size(WORKER_STACK)
+                .spawn_scoped(scope, move || worker.run());
+            match spawned {
+                Ok(thread) => threads.push(thread),
+                Err(err) => {
+                    roster.quit.store(true, Ordering::Relaxed);
+                    return Err(err).context("a worker thread cannot be started");
+                }
+            }
+        }
+        watch(&loaded, &doorbell, &roster, stop, &threads);
+        roster.quit.store(true, Ordering::Relaxed);
+        threads.iter().for_each(|t| t.thread().unpark());
+        Ok(())
+    })?;
+    drop((control, statistics));
+    summary::log(&live);
+    let tunables = live.config.load().tunables;
+    let asked = stop.load(Ordering::Relaxed);
+    drop(doorbell);
+    Ok((ended(&loaded.detach(), asked, attached), tunables))
+}
+
+/// The main thread's part: wakes the workers when the doorbell rings, until the end.
+fn watch(
+    loaded: &Loaded<'_>,
+    doorbell: &Doorbell<'_>,
+    roster: &Roster,
+    stop: &AtomicBool,
+    threads: &[std::thread::ScopedJoinHandle<'_, ()>],
+) {
+    let all_alive = || threads.iter().all(|t| !t.is_finished());
+    while !stop.load(Ordering::Relaxed) && !loaded.exited() && all_alive() {
+        // A task that was queued between the last worker's look and this rings when its CPU next
+        // switches, a slice later.
+        if roster.all_idle(threads.len()) {
+            doorbell.arm();
+        }
+        if doorbell.wait(WATCH_PERIOD) {
+            threads.iter().for_each(|t| t.thread().unpark());
+        }
+    }
+}
+
+/// What the kernel's exit record means; `attached` is the enable count when this run began.
+fn ended(info: &UserExitInfo, asked: bool, attached: Option<u64>) -> Exit {
+    if asked {
+        return Exit::Stopped;
+    }
+    if info.should_restart() {
+        return Exit::Restart;
+    }
+    if loader::state().as_deref() == Some("enabled") && loader::enable_seq() != attached {
+        return Exit::Replaced(loader::attached_ops().unwrap_or_else(|| "another one".into()));
+    }
+    match info.report() {
+        Ok(()) => Exit::Ejected("it was unregistered by somebody else".into()),
+        Err(why) => Exit::Ejected(format!("{why:#}")),
+    }
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the BPF component and the agent share: the one home of every structure and
+ * constant that crosses the boundary. The Rust side is generated from this file.
+ *
+ * All times are the scheduler's clock, scx_bpf_now(): cheap on every machine, also where reading
+ * the monotonic clock is not. The agent reads it through baton_clock and never compares it with
+ * a clock of its own.
+ *
+ * Memory here is mapped by both sides. Each structure says who writes it; all others only
+ * read, and may see a value from a moment ago.
+ */
+#ifndef BATON_INTF_H
+#define BATON_INTF_H
+
+#ifndef __VMLINUX_H__
+typedef unsigned char u8;
+typedef unsigned int u32;
+typedef int s32;
+typedef unsigned long long u64;
+#endif
+
+enum baton_consts {
+	BATON_CACHELINE = 64,
+	/* Tasks that one move request may name (kernel: sched_nr_migrate). */
+	BATON_NR_MIGRATE = 32,
+	/* Tasks that one list request returns at the most. */
+	BATON_NR_LIST = 64,
+	/* Waiting tasks that one request looks at before it gives up. */
+	BATON_MAX_WALK = 1024,
+	/* Source CPUs in one pull plan. */
+	BATON_PULL_PLAN_LEN = 16,
+	/* Averages are kept in 1/1024 of their unit. */
+	BATON_AVG_SHIFT = 10,
+};
+
+/*
+ * How a request ended. Codes are the positions in Rust's MoveOutcome::ALL.
+ * issued = the sum of all of these, at any time at which no request is under way.
+ */
+enum baton_outcome {
+	BATON_APPLIED,
+	BATON_REFUSED_AFFINITY,
+	BATON_REFUSED_GONE,
+	BATON_REFUSED_RUNNING,
+	BATON_SUPERSEDED,
+	BATON_EXPIRED,
+	BATON_NR_OUTCOMES,
+};
+
+/* Events counted by each CPU for itself. */
+enum baton_stat {
+	BATON_STAT_DIRECT,       /* inserted straight into an idle CPU's local queue */
+	BATON_STAT_QUEUED,       /* inserted into a CPU's own queue */
+	BATON_STAT_OWN,          /* dispatched from the CPU's own queue */
+	BATON_STAT_PULLED,       /* dispatched from another CPU's queue, by the pull plan */
+	BATON_STAT_KEPT,         /* previous task kept running */
+	BATON_STAT_PREEMPT,      /* running task preempted by a wake-up */
+	BATON_STAT_AGENT,        /* agent thread put ahead of everything else */
+	BATON_STAT_LANDED,       /* moved task first ran on the destination */
+	BATON_STAT_DIVERTED,     /* moved task first ran elsewhere */
+	BATON_STAT_SWITCHES,     /* times a task started to run */
+	BATON_STAT_WAIT_NS,      /* time tasks were runnable before they ran */
+	BATON_STAT_NO_CTX,       /* a task without context was given the defaults */
+	BATON_STAT_IDLE_ENTRIES, /* times the CPU became idle */
+	BATON_NR_STATS,
+};
+
+/* Who has a CPU. */
+enum baton_cpu_state {
+	BATON_CPU_IDLE,
+	BATON_CPU_OURS,
+	BATON_CPU_OTHER, /* a task of another class, or none for the moment */
+};
+
+/*
+ * One CPU. Averages decay with the kernel's half-life (32 periods of 2^20 ns) and are valid
+ * at the time beside them: the reader decays them to now.
+ */
+struct baton_cpu {
+	/*
+	 * The queue: written by whoever queues, moves or takes a task. Counts and the weight
+	 * are changed atomically and are exact. The averages are not locked: two writers at
+	 * once can lose one's part, an error that halves every half-life.
+	 */
+	s32 nr_runnable;  /* waiting or running */
+	s32 nr_queued;    /* waiting */
+	u64 sum_weight;   /* of the runnable ones */
+	u64 queue_avg_at; /* time of the two below */
+	u64 load;         /* sum of the runnable tasks' loads */
+	u64 runnable;     /* sum of the runnable tasks' runnable averages */
+	u64 vtime_now;    /* vtime of the last task that started here */
+	u64 queue_pad[2];
+
+	/* The CPU itself: written by programs that run on it. */
+	u64 state_at;	/* time of the two averages below */
+	u64 util;	/* share of time that our tasks run */
+	u64 other;	/* share of time taken by other classes: real-time, deadline, stop */
+	u64 curr_key;	/* running task, 0 if none of ours */
+	u64 curr_vtime; /* its vtime when it started */
+	u64 curr_since; /* when it started */
+	u64 curr_util;	/* its averages when it started */
+	u64 curr_load;
+	u64 idle_since; /* when the CPU became idle, 0 while busy */
+	u64 avg_idle;	/* usual length of an idle period, ns */
+	u32 curr_weight;
+	u32 state; /* enum baton_cpu_state */
+	u64 cpu_pad[5];
+
+	/* A request to push the running task away: written by the push program and cleared by
+	 * compare-exchange by whoever carries it out or gives it up. */
+	u64 push_key;
+	s32 push_dst;
+	u32 push_outcome; /* enum baton_outcome + 1; 0 while under way */
+	u64 push_pad[6];
+
+	u64 stats[BATON_NR_STATS];
+	u64 stats_pad[16 - BATON_NR_STATS];
+};
+_Static_assert(sizeof(struct baton_cpu) == 6 * BATON_CACHELINE, "whole cache lines");
+_Static_assert(BATON_NR_STATS <= 16, "room for the counters");
+
+/* Which CPUs may be pulled from, best first. Written by the agent alone; a torn read costs
+ * one pull from a CPU of the plan before or after, which is harmless: every source is checked
+ * and so is every task's affinity. */
+struct baton_pull_plan {
+	u32 nr;
+	u32 version;
+	u32 src[BATON_PULL_PLAN_LEN];
+	u32 pad[14];
+};
+_Static_assert(sizeof(struct baton_pull_plan) == 2 * BATON_CACHELINE, "whole cache lines");
+
+enum baton_task_flags {
+	BATON_TASK_ALLOWED = 1,        /* affinity allows the destination */
+	BATON_TASK_NO_MIGRATE = 2,     /* migration is disabled for now */
+	BATON_TASK_PERCPU_KTHREAD = 4, /* kernel thread bound to one CPU */
+	BATON_TASK_RUNNING = 8,        /* running, not waiting */
+};
+
+/* One listed task. Averages are decayed to the time of the listing. */
+struct baton_task {
+	u64 key; /* generation << 32 | pid */
+	u64 load;
+	u64 util;
+	u64 last_ran;
+	u32 weight;
+	u32 flags; /* enum baton_task_flags */
+};
+
+/*
+ * One worker's desk: it writes a request, runs the program, reads the answer. Answers travel
+ * here and not in the program's context, which verifiers up to 6.18 refuse to let it write.
+ */
+struct baton_slot {
+	u32 src;
+	u32 dst;
+	u32 nr;     /* in: tasks named or wanted; out of a list: tasks found */
+	u32 walked; /* out: waiting tasks looked at */
+	u64 token;  /* scratch: which request a task was marked by */
+	u64 now;    /* out of a clock reading */
+	u64 keys[BATON_NR_MIGRATE];
+	u32 outcomes[BATON_NR_MIGRATE]; /* enum baton_outcome */
+	struct baton_task tasks[BATON_NR_LIST];
+	u64 pad[4];
+};
+_Static_assert(sizeof(struct baton_slot) % BATON_CACHELINE == 0, "whole cache lines");
+
+/* Context of the syscall programs. */
+struct baton_args {
+	u32 slot;
+};
+
+/* What belongs to no CPU. */
+struct baton_globals {
+	/* Requests and how they ended; added to atomically by the programs. */
+	u64 issued;
+	u64 outcomes[BATON_NR_OUTCOMES];
+	u64 pad0;
+	/* Set by the agent when it goes to sleep with nothing to balance; cleared by whoever
+	 * wakes it, so that one sleep costs one event. */
+	u32 agent_asleep;
+	u32 pad1[15];
+};
+_Static_assert(sizeof(struct baton_globals) == 2 * BATON_CACHELINE, "whole cache lines");
+
+/* What the agent is told through the ring buffer. */
+struct baton_event {
+	u32 kind; /* enum baton_event_kind */
+	u32 cpu;
+};
+
+enum baton_event_kind {
+	BATON_EVENT_WORK = 1, /* a task waits on this CPU while the agent sleeps */
+};
+
+#endif

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The dispatching half of scx_baton. It keeps one queue for each possible CPU, ordered by
+ * virtual time, and decides nothing about balance: which CPUs a CPU may pull from is the
+ * agent's pull plan, which tasks move otherwise is the agent's request. Without the agent
+ * everything still runs; only balancing stops.
+ *
+ *   intf.h          what both sides share
+ *   avg.bpf.h       decaying averages
+ *   account.bpf.h   tasks, CPUs, where a task counts
+ *   requests.bpf.h  the agent's requests
+ *   main.bpf.c      the scheduler's callbacks
+ */
+#include <scx/common.bpf.h>
+#include <scx/compat.bpf.h>
+
+#include "intf.h"
+#include "avg.bpf.h"
+#include "account.bpf.h"
+#include "requests.bpf.h"
+
+char _license[] SEC("license") = "GPL";
+
+UEI_DEFINE(uei);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, u32);
+	__type(value, struct baton_pull_plan);
+	__uint(max_entries, 1); /* one for each possible CPU, set at load time */
+} pull_plans SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} events SEC(".maps");
+
+/* A task waits on @cpu: if the agent sleeps, tell it. */
+static __always_inline void notify_agent(s32 cpu)
+{
+	struct baton_event *e;
+
+	if (!globals.agent_asleep || __sync_val_compare_and_swap(&globals.agent_asleep, 1, 0) != 1)
+		return;
+	e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+	if (!e)
+		return;
+	e->kind = BATON_EVENT_WORK;
+	e->cpu = cpu;
+	bpf_ringbuf_submit(e, BPF_RB_FORCE_WAKEUP);
+}
+
+/* The more tasks wait, the shorter each runs, down to the minimum. */
+static __always_inline u64 slice_for(struct baton_cpu *c)
+{
+	s32 waiting = c->nr_queued;
+	u64 slice;
+
+	if (waiting <= 0)
+		return slice_ns;
+	slice = slice_ns / (waiting + 1);
+	return slice > slice_min_ns ? slice : slice_min_ns;
+}
+
+s32 BPF_STRUCT_OPS(baton_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	bool is_idle = false;
+	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
+
+	if (is_idle) {
+		stat_inc_here(BATON_STAT_DIRECT);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, 0);
+	}
+	return cpu;
+}
+
+/* Carries out a push of @p away from @cpu. False if there is none or it cannot be done. */
+static __always_inline bool enqueue_pushed(struct task_struct *p, struct task_ctx *t,
+					   struct baton_cpu *c, u64 now)
+{
+	s32 dst = c->push_dst;
+	u64 vtime;
+
+	if (!c->push_key || c->push_key != t->key)
+		return false;
+	if ((u32)dst >= nr_cpu_ids || !task_allowed(p, dst) || is_migration_disabled(p)) {
+		push_end(c, t->key, BATON_REFUSED_AFFINITY);
+		return false;
+	}
+	if (!push_end(c, t->key, BATON_APPLIED))
+		return false;
+	vtime = vtime_on(p, t, dst);
+	t->vtime_cpu = dst;
+	t->moved_to = dst;
+	place_set(t, PLACE(task_weight(p), dst, true), now);
+	scx_bpf_dsq_insert_vtime(p, dst, slice_ns, vtime, 0);
+	scx_bpf_kick_cpu(dst, SCX_KICK_IDLE);
+	return true;
+}
+
+/* Whether a task that wakes with @vtime is further behind than the running one by more than
+ * the shortest slice. */
+static __always_inline bool should_preempt(struct baton_cpu *c, u64 vtime, u64 now)
+{
+	u64 ran = elapsed(c->curr_since, now);
+
+	if (!c->curr_key || !c->curr_weight || ran < slice_min_ns)
+		return false;
+	return (s64)(c->curr_vtime + ran * 1024 / c->curr_weight - vtime) > (s64)slice_min_ns;
+}
+
+void BPF_STRUCT_OPS(baton_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct baton_cpu *c = cpu_ctx(cpu);
+	struct task_ctx *t = task_ctx(p);
+	u64 now = scx_bpf_now(), vtime;
+
+	if (!t || !c) {
+		stat_inc_here(BATON_STAT_NO_CTX);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
+		return;
+	}
+	if (p->tgid == agent_tgid) {
+		stat_add(c, BATON_STAT_AGENT, 1);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags | SCX_ENQ_PREEMPT);
+		return;
+	}
+	/* Kernel threads of one CPU do that CPU's own work (softirqs, RCU): others' work waits
+	 * for them, so they do not queue behind it. */
+	if (percpu_kthread(p)) {
+		stat_add(c, BATON_STAT_DIRECT, 1);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
+		return;
+	}
+	if (enqueue_pushed(p, t, c, now))
+		return;
+	/* The kernel does not ask for a CPU for tasks that have only one. */
+	if (!__COMPAT_is_enq_cpu_selected(enq_flags) && scx_bpf_test_and_clear_cpu_idle(cpu)) {
+		stat_add(c, BATON_STAT_DIRECT, 1);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+		return;
+	}
+
+	vtime = vtime_on(p, t, cpu);
+	t->vtime_cpu = cpu;
+	place_set(t, PLACE(task_weight(p), cpu, true), now);
+	scx_bpf_dsq_insert_vtime(p, cpu, slice_for(c), vtime, enq_flags);
+	stat_add(c, BATON_STAT_QUEUED, 1);
+	if (wakeup_preempt && (enq_flags & SCX_ENQ_WAKEUP) && should_preempt(c, vtime, now)) {
+		stat_add(c, BATON_STAT_PREEMPT, 1);
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	}
+	notify_agent(cpu);
+}
+
+/*
+ * Pulls one task by the plan. A CPU that would idle takes from any queue with a waiting task;
+ * one that could go on with its previous task only from a queue that has two more than it, so
+ * that what was pulled does not come straight back.
+ */
+static __always_inline bool pull(s32 cpu, bool would_idle)
+{
+	u32 key = cpu;
+	struct baton_pull_plan *plan = bpf_map_lookup_elem(&pull_plans, &key);
+	s32 min_queued = would_idle ? 1 : 2;
+	u32 i, nr;
+
+	if (!plan)
+		return false;
+	nr = plan->nr;
+	if (nr > BATON_PULL_PLAN_LEN)
+		nr = BATON_PULL_PLAN_LEN;
+	bpf_for (i, 0, nr) {
+		struct baton_cpu *src;
+		u32 k = i;
+		s32 from;
+
+		barrier_var(k);
+		if (k >= BATON_PULL_PLAN_LEN)
+			break;
+		from = plan->src[k];
+		src = cpu_ctx(from);
+		/* An idle CPU with a queue has just been given it and is on its way. */
+		if (!src || from == cpu || src->nr_queued < min_queued || src->idle_since)
+			continue;
+		if (scx_bpf_dsq_move_to_local(from, 0))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Whether @prev, whose slice is over, is still ahead of everything in its CPU's queue. The kernel
+ * queues it only after this dispatch, so without the question two tasks of any weights would
+ * simply take turns.
+ */
+static __always_inline bool prev_is_next(struct task_struct *prev, s32 cpu, u64 now)
+{
+	struct task_ctx *t = task_ctx(prev);
+	bool next = false;
+	struct task_struct *head;
+	u64 vtime;
+
+	if (!t)
+		return false;
+	vtime = prev->scx.dsq_vtime + elapsed(t->run_at, now) * 1024 / task_weight(prev);
+	bpf_rcu_read_lock();
+	head = __COMPAT_scx_bpf_dsq_peek(cpu);
+	if (head)
+		next = (s64)(vtime - head->scx.dsq_vtime) < 0;
+	bpf_rcu_read_unlock();
+	return next;
+}
+
+void BPF_STRUCT_OPS(baton_dispatch, s32 cpu, struct task_struct *prev)
+{
+	bool prev_runnable = prev && (prev->scx.flags & SCX_TASK_QUEUED);
+	struct baton_cpu *c = cpu_ctx(cpu);
+
+	if (!c)
+		return;
+	/* A task that is to be pushed away goes through baton_enqueue(), see there. */
+	if (c->push_key && c->push_key == c->curr_key)
+		prev_runnable = false;
+	if (prev_runnable && c->nr_queued > 0 && prev_is_next(prev, cpu, scx_bpf_now())) {
+		stat_add(c, BATON_STAT_KEPT, 1);
+		scx_bpf_task_set_slice(prev, slice_for(c));
+		return;
+	}
+	if (scx_bpf_dsq_move_to_local(cpu, 0)) {
+		stat_add(c, BATON_STAT_OWN, 1);
+		return;
+	}
+	if (pull(cpu, !prev_runnable)) {
+		stat_add(c, BATON_STAT_PULLED, 1);
+		return;
+	}
+	if (prev_runnable) {
+		stat_add(c, BATON_STAT_KEPT, 1);
+		scx_bpf_task_set_slice(prev, slice_ns);
+	}
+}
+
+void BPF_STRUCT_OPS(baton_runnable, struct task_struct *p, u64 enq_flags)
+{
+	struct task_ctx *t = task_ctx(p);
+	u64 now = scx_bpf_now();
+
+	if (!t)
+		return;
+	t->wait_since = now;
+	place_set(t, PLACE(task_weight(p), scx_bpf_task_cpu(p), false), now);
+}
+
+void BPF_STRUCT_OPS(baton_running, struct task_struct *p)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct baton_cpu *c = cpu_ctx(cpu);
+	struct task_ctx *t = task_ctx(p);
+	u64 now = scx_bpf_now();
+	u32 weight = task_weight(p);
+
+	if (!t || !c)
+		return;
+	if (t->vtime_cpu != cpu) {
+		scx_bpf_task_set_dsq_vtime(p, vtime_on(p, t, cpu));
+		t->vtime_cpu = cpu;
+	}
+	if ((s64)(p->scx.dsq_vtime - c->vtime_now) > 0)
+		c->vtime_now = p->scx.dsq_vtime;
+	if (t->moved_to >= 0) {
+		stat_add(c, t->moved_to == cpu ? BATON_STAT_LANDED : BATON_STAT_DIVERTED, 1);
+		t->moved_to = -1;
+	}
+	place_set(t, PLACE(weight, cpu, false), now);
+	t->running = true;
+	t->run_at = now;
+	cpu_state_set(c, BATON_CPU_OURS, now);
+	c->curr_key = t->key;
+	c->curr_util = t->util;
+	c->curr_load = t->load;
+	c->curr_vtime = p->scx.dsq_vtime;
+	c->curr_since = now;
+	c->curr_weight = weight;
+	stat_add(c, BATON_STAT_SWITCHES, 1);
+	stat_add(c, BATON_STAT_WAIT_NS, elapsed(t->wait_since, now));
+}
+
+void BPF_STRUCT_OPS(baton_stopping, struct task_struct *p, bool runnable)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct baton_cpu *c = cpu_ctx(cpu);
+	struct task_ctx *t = task_ctx(p);
+	u64 now = scx_bpf_now();
+	u32 weight = task_weight(p);
+
+	if (!t || !c)
+		return;
+	scx_bpf_task_set_dsq_vtime(p, p->scx.dsq_vtime + elapsed(t->run_at, now) * 1024 / weight);
+	task_sync(t, now);
+	cpu_state_set(c, BATON_CPU_OTHER, now);
+	t->running = false;
+	t->last_ran = now;
+	t->wait_since = now;
+	c->curr_key = 0;
+	/* A push ends with the stint of the task it names, unless that is about to be enqueued
+	 * and carries it out there. */
+	if (!runnable && c->push_key == t->key)
+		push_end(c, t->key, BATON_REFUSED_RUNNING);
+}
+
+void BPF_STRUCT_OPS(baton_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	struct task_ctx *t = task_ctx(p);
+
+	if (t)
+		place_set(t, 0, scx_bpf_now());
+}
+
+void BPF_STRUCT_OPS(baton_update_idle, s32 cpu, bool idle)
+{
+	struct baton_cpu *c = cpu_ctx(cpu);
+	u64 now = scx_bpf_now();
+
+	if (!c)
+		return;
+	cpu_state_set(c, idle ? BATON_CPU_IDLE : BATON_CPU_OTHER, now);
+	if (idle) {
+		c->idle_since = now;
+		stat_add(c, BATON_STAT_IDLE_ENTRIES, 1);
+	} else if (c->idle_since) {
+		/* kernel: update_avg(): an eighth of the difference. */
+		s64 diff = elapsed(c->idle_since, now) - c->avg_idle;
+
+		c->avg_idle += diff / 8;
+		c->idle_since = 0;
+	}
+}
+
+void BPF_STRUCT_OPS(baton_enable, struct task_struct *p)
+{
+	struct task_ctx *t = task_ctx(p);
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct baton_cpu *c = cpu_ctx(cpu);
+
+	if (!t || !c)
+		return;
+	t->vtime_cpu = cpu;
+	scx_bpf_task_set_dsq_vtime(p, c->vtime_now);
+}
+
+/* The class switch of a runnable task ends its count here: the kernel calls ops.quiescent
+ * first. A new task starts with the load of one that always ran, as the kernel has it. */
+s32 BPF_STRUCT_OPS_SLEEPABLE(baton_init_task, struct task_struct *p,
+			     struct scx_init_task_args *args)
+{
+	struct task_ctx *t;
+	u32 generation = __sync_fetch_and_add(&next_generation, 1) + 1;
+
+	t = bpf_task_storage_get(&task_ctxs, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!t)
+		return -ENOMEM;
+	t->key = (u64)generation << 32 | (u32)p->pid;
+	t->moved_to = -1;
+	t->avg_at = scx_bpf_now();
+	t->load = (u64)task_weight(p) << BATON_AVG_SHIFT;
+	t->runnable = 1024ULL << BATON_AVG_SHIFT;
+	t->util = 512ULL << BATON_AVG_SHIFT;
+	return 0;
+}
+
+s32 BPF_STRUCT_OPS_SLEEPABLE(baton_init)
+{
+	u32 cpu;
+	s32 ret;
+
+	bpf_for (cpu, 0, nr_cpu_ids) {
+		ret = scx_bpf_create_dsq(cpu, NUMA_NO_NODE);
+		if (ret) {
+			scx_bpf_error("the queue of CPU %d cannot be made: %d", cpu, ret);
+			return ret;
+		}
+	}
+	return 0;
+}
+
+void BPF_STRUCT_OPS(baton_exit, struct scx_exit_info *ei)
+{
+	UEI_RECORD(uei, ei);
+}
+
+SCX_OPS_DEFINE(baton_ops, .select_cpu = (void *)baton_select_cpu, .enqueue = (void *)baton_enqueue,
+	       .dispatch = (void *)baton_dispatch, .runnable = (void *)baton_runnable,
+	       .running = (void *)baton_running, .stopping = (void *)baton_stopping,
+	       .quiescent = (void *)baton_quiescent, .update_idle = (void *)baton_update_idle,
+	       .enable = (void *)baton_enable, .init_task = (void *)baton_init_task,
+	       .init = (void *)baton_init, .exit = (void *)baton_exit,
+	       .flags = SCX_OPS_KEEP_BUILTIN_IDLE | SCX_OPS_ENQ_LAST, .timeout_ms = 30000U,
+	       .name = "baton");
