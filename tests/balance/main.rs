@@ -5,4 +5,5 @@ mod lab;
 mod newidle;
 mod nohz;
 mod rounds;
+mod shapes;
 mod threads;
