@@ -1,51 +1,47 @@
-//! How the BPF component wakes a sleeping agent: one event in a ring buffer for each sleep.
+//! How the BPF component wakes sleeping workers: one event in a ring buffer for each sleep.
 
 use super::bpf::intf;
-use super::mapped::Mapped;
 use anyhow::{Context, Result};
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The agent's end of the ring buffer.
 pub(crate) struct Doorbell<'a> {
     ring: RingBuffer<'a>,
-    globals: &'a Mapped<intf::baton_globals>,
-    rung: Arc<AtomicBool>,
+    /// By worker: somebody rang for it.
+    rung: Arc<[AtomicBool]>,
 }
 
 impl<'a> Doorbell<'a> {
-    pub(crate) fn new(
-        events: &'a dyn MapCore,
-        globals: &'a Mapped<intf::baton_globals>,
-    ) -> Result<Self> {
-        let mut builder = RingBufferBuilder::new();
-        let rung = Arc::new(AtomicBool::new(false));
+    /// A doorbell for so many workers.
+    pub(crate) fn new(events: &'a dyn MapCore, nr_workers: usize) -> Result<Self> {
+        let rung: Arc<[AtomicBool]> = (0..nr_workers).map(|_| AtomicBool::new(false)).collect();
         let note = Arc::clone(&rung);
-        builder.add(events, move |_| {
-            note.store(true, Ordering::Relaxed);
+        let mut builder = RingBufferBuilder::new();
+        builder.add(events, move |bytes| {
+            const WORKER: usize = std::mem::offset_of!(intf::baton_event, worker);
+            let word = bytes.get(WORKER..WORKER + 4).and_then(|w| w.try_into().ok());
+            let worker = word.map(u32::from_ne_bytes);
+            if let Some(flag) = worker.and_then(|w| note.get(w as usize)) {
+                flag.store(true, Ordering::Relaxed);
+            }
             0
         })?;
         let ring = builder.build().context("the event buffer cannot be opened")?;
-        Ok(Self { ring, globals, rung })
+        Ok(Self { ring, rung })
     }
 
-    fn asleep(&self) -> &AtomicU32 {
-        // SAFETY: the field is inside the mapping, which `self` borrows; both sides touch it
-        // with atomic operations only.
-        unsafe { AtomicU32::from_ptr(&raw mut (*self.globals.ptr(0)).agent_asleep) }
-    }
-
-    /// From now on, the next task that has to wait rings, once.
-    pub(crate) fn arm(&self) {
-        self.asleep().store(1, Ordering::SeqCst);
-    }
-
-    /// Sleeps until somebody rings or `timeout` has passed; says whether somebody rang.
-    pub(crate) fn wait(&self, timeout: Duration) -> bool {
+    /// Sleeps until somebody rings or `timeout` has passed; calls `wake` with each worker that
+    /// somebody rang for.
+    pub(crate) fn wait(&self, timeout: Duration, mut wake: impl FnMut(usize)) {
         // An interrupted wait is a short wait.
         let _ = self.ring.poll(timeout);
-        self.rung.swap(false, Ordering::Relaxed)
+        for (worker, flag) in self.rung.iter().enumerate() {
+            if flag.swap(false, Ordering::Relaxed) {
+                wake(worker);
+            }
+        }
     }
 }

@@ -5,23 +5,37 @@ use super::bpf::intf;
 use super::clock;
 use super::loader::Tables;
 use super::meters::Meters;
-use crate::balancer::{ConfigCell, MoveOutcome};
+use crate::balancer::{ConfigCell, MoveOutcome, Violation, WorkConservation};
 use crate::control::{Reply, Request};
 use crate::cpumask::Cpumask;
 use crate::policy::tunables::Tunables;
 use crate::stats::counters::{Counters, CountersCell};
 use crate::stats::decision_log::DecisionLog;
+use crate::stats::latency::Latencies;
+use crate::units::CpuId;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// One worker.
 pub(crate) struct WorkerView {
     pub(crate) shard: Cpumask,
+    /// The shard's CPUs as a list.
+    pub(crate) cpus: Vec<CpuId>,
+    pub(crate) newidle_latency: Latencies,
     pub(crate) counters: Arc<CountersCell>,
     pub(crate) decisions: Arc<DecisionLog>,
     pub(crate) meters: Arc<Meters>,
+}
+
+/// What the work-conservation checker has found.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct ConservationView {
+    violations: u64,
+    longest_ns: u64,
+    first: Option<Violation>,
 }
 
 /// Everything there is to see.
@@ -29,6 +43,7 @@ pub(crate) struct Live {
     pub(crate) config: ConfigCell,
     pub(crate) tables: Tables,
     pub(crate) workers: Vec<WorkerView>,
+    conservation: Mutex<ConservationView>,
     started: Instant,
     /// The agent's CPU time when it was ready.
     cpu_ns: AtomicU64,
@@ -37,7 +52,14 @@ pub(crate) struct Live {
 impl Live {
     pub(crate) fn new(tunables: Tunables, tables: Tables, workers: Vec<WorkerView>) -> Self {
         let cpu_ns = AtomicU64::new(clock::process_cpu_time().0);
-        Self { config: ConfigCell::new(tunables), tables, workers, started: Instant::now(), cpu_ns }
+        Self {
+            config: ConfigCell::new(tunables),
+            tables,
+            workers,
+            conservation: Mutex::default(),
+            started: Instant::now(),
+            cpu_ns,
+        }
     }
 
     /// Sum of one of the BPF component's counters over all CPUs.
@@ -74,6 +96,27 @@ impl Live {
 
     pub(crate) fn uptime_ns(&self) -> u64 {
         self.started.elapsed().as_nanos() as u64
+    }
+
+    /// Takes over what the checker has found.
+    pub(crate) fn note_violations(&self, checker: &WorkConservation) {
+        *self.conservation() = ConservationView {
+            violations: checker.violations(),
+            longest_ns: checker.longest().0,
+            first: checker.first().copied(),
+        };
+    }
+
+    fn conservation(&self) -> MutexGuard<'_, ConservationView> {
+        // Whole after every step, so a panic elsewhere leaves nothing half done.
+        self.conservation.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Times that a CPU idled too long while a task waited that it might have run, and the first
+    /// of them in words.
+    pub(crate) fn violations(&self) -> (u64, Option<String>) {
+        let view = self.conservation();
+        (view.violations, view.first.map(|v| v.to_string()))
     }
 
     /// Answers one request from the control socket.
@@ -124,10 +167,27 @@ impl Live {
             },
             "requests": { "issued": globals.issued, "ended": outcomes },
             "tasks": tasks,
+            "work_conservation": *self.conservation(),
+            "cpus": self.cpus(),
             "workers": workers,
             "counters": self.sum_counters(CountersCell::current),
             "counters_total": self.total(),
         })
+    }
+
+    /// What each CPU has to do now.
+    fn cpus(&self) -> Vec<Value> {
+        let balanced = self.workers.iter().flat_map(|w| &w.cpus);
+        balanced
+            .map(|cpu| {
+                let c = self.tables.cpus.read(cpu.index());
+                let idle = c.state == intf::baton_cpu_state_BATON_CPU_IDLE;
+                json!({
+                    "cpu": cpu, "runnable": c.nr_runnable, "waiting": c.nr_queued,
+                    "weight": c.sum_weight, "idle": idle, "avg_idle_ns": c.avg_idle,
+                })
+            })
+            .collect()
     }
 
     /// Decisions after the given numbers that pass the filter, oldest first, and the numbers to ask
@@ -140,9 +200,9 @@ impl Live {
         let mut found = Vec::new();
         let mut next = Vec::new();
         for (i, worker) in self.workers.iter().enumerate() {
-            let (decisions, last) =
-                worker.decisions.since(after.get(i).copied().unwrap_or_default());
-            next.push(last);
+            let seen = after.get(i).copied().unwrap_or_default();
+            let (decisions, _lost) = worker.decisions.since(seen);
+            next.push(decisions.last().map_or(seen, |d| d.seq));
             found.extend(decisions.into_iter().filter(|d| wanted(d)));
         }
         found.sort_by_key(|d| d.at);
@@ -159,11 +219,14 @@ fn worker(w: &WorkerView) -> Value {
         "rounds": w.counters.total().rounds,
         "wakeups": m.wakeups.load(Ordering::Relaxed),
         "cpu_ns": m.cpu_ns.load(Ordering::Relaxed),
+        "newidle_answers": w.newidle_latency.count(),
+        "newidle_p50_ns": w.newidle_latency.quantile(0.5),
+        "newidle_p99_ns": w.newidle_latency.quantile(0.99),
     })
 }
 
 /// The BPF component's counters, by the names under which they are shown.
-pub(crate) const TASK_COUNTERS: [(&str, intf::baton_stat); 13] = [
+pub(crate) const TASK_COUNTERS: [(&str, intf::baton_stat); 14] = [
     ("switches", intf::baton_stat_BATON_STAT_SWITCHES),
     ("wait_ns", intf::baton_stat_BATON_STAT_WAIT_NS),
     ("direct", intf::baton_stat_BATON_STAT_DIRECT),
@@ -176,6 +239,7 @@ pub(crate) const TASK_COUNTERS: [(&str, intf::baton_stat); 13] = [
     ("moves_landed", intf::baton_stat_BATON_STAT_LANDED),
     ("moves_diverted", intf::baton_stat_BATON_STAT_DIVERTED),
     ("no_context", intf::baton_stat_BATON_STAT_NO_CTX),
+    ("pulls_empty", intf::baton_stat_BATON_STAT_PULL_EMPTY),
     ("idle_entries", intf::baton_stat_BATON_STAT_IDLE_ENTRIES),
 ];
 const _: () = assert!(TASK_COUNTERS.len() == intf::baton_stat_BATON_NR_STATS as usize);

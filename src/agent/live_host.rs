@@ -5,8 +5,11 @@ use super::bpf::intf;
 use super::clock;
 use super::loader::Tables;
 use super::programs::Programs;
+use super::roster::Roster;
 use crate::avg;
-use crate::balancer::{CpuView, Host, MoveOutcome, NR_MIGRATE, PULL_PLAN_LEN, Snapshot, TaskView};
+use crate::balancer::{
+    CpuView, Host, MoveOutcome, NR_MIGRATE, PULL_PLAN_LEN, PullReport, Snapshot, TaskView,
+};
 use crate::cpumask::Cpumask;
 use crate::units::{Capacity, CpuId, Load, Nanos, TaskKey, Util, Weight};
 use std::time::Duration;
@@ -26,7 +29,11 @@ pub(crate) struct LiveHost<'a> {
     programs: &'a Programs,
     capacities: &'a [Capacity],
     largest: Capacity,
-    now: Nanos,
+    roster: &'a Roster,
+    /// One moment on the BPF component's clock and on the agent's.
+    clock: (Nanos, Nanos),
+    /// By CPU id: how many of its pulls have been read.
+    pulls_read: Vec<u64>,
     /// The worker's own desk in the table of requests.
     slot: u32,
 }
@@ -37,15 +44,109 @@ impl<'a> LiveHost<'a> {
         tables: &'a Tables,
         programs: &'a Programs,
         capacities: &'a [Capacity],
+        roster: &'a Roster,
         slot: u32,
     ) -> Self {
         let largest = capacities.iter().copied().max().unwrap_or(Capacity::SCALE);
-        Self { tables, programs, capacities, largest, now: Nanos::ZERO, slot }
+        Self {
+            tables,
+            programs,
+            capacities,
+            largest,
+            roster,
+            clock: (Nanos::ZERO, Nanos::ZERO),
+            pulls_read: vec![0; capacities.len()],
+            slot,
+        }
     }
 
-    /// The time of the last snapshot.
-    pub(crate) fn last_seen(&self) -> Nanos {
-        self.now
+    fn is_idle(&self, cpu: CpuId) -> bool {
+        let record = self.tables.cpus.ptr(cpu.index());
+        // SAFETY: `record` is inside the mapping; volatile because the BPF side writes it.
+        let state = unsafe { (&raw const (*record).state).read_volatile() };
+        state == intf::baton_cpu_state_BATON_CPU_IDLE
+    }
+
+    /// Sets the agent's clock by the BPF component's. Once a round is enough: both run at the same
+    /// pace.
+    pub(crate) fn begin_round(&mut self) {
+        if self.programs.clock.run(self.slot) {
+            // SAFETY: as in `ask`; the program has returned, so nothing writes the desk now.
+            let theirs = unsafe { (&raw const (*self.desk()).now).read_volatile() };
+            self.clock = (Nanos(theirs), clock::now());
+        }
+    }
+
+    /// The time on the BPF component's clock.
+    pub(crate) fn read_clock(&self) -> Nanos {
+        let (theirs, ours) = self.clock;
+        theirs + (clock::now() - ours)
+    }
+
+    /// What became of the CPU's pull plan the next time it was used; `None` if all is told. Pulls
+    /// that were overwritten before they were read are lost to learning, not to the counters.
+    pub(crate) fn next_pull(&mut self, cpu: CpuId) -> Option<PullReport> {
+        const KEPT: u64 = intf::baton_consts_BATON_NR_PULLS as u64;
+        let record = self.tables.cpus.ptr(cpu.index());
+        // SAFETY: `record` is inside the mapping; volatile because the BPF side writes it.
+        let made = unsafe { (&raw const (*record).nr_pulls).read_volatile() };
+        let read = &mut self.pulls_read[cpu.index()];
+        if *read >= made {
+            return None;
+        }
+        *read = (*read).max(made.saturating_sub(KEPT));
+        let i = (*read % KEPT) as usize;
+        // SAFETY: as above; `i` is below the length of the ring.
+        let pull = unsafe { (&raw const (*record).pulls[i]).read_volatile() };
+        *read += 1;
+        let pulled = (pull.key != 0).then(|| (TaskKey::from_bits(pull.key), CpuId(pull.src)));
+        let cost = Nanos(u64::from(pull.cost_ns));
+        Some(PullReport { cpu, pulled, cost, at: Nanos(pull.at) })
+    }
+
+    /// Since when the CPU waits for a newidle pass by the agent, if it does.
+    pub(crate) fn asked_at(&self, cpu: CpuId) -> Option<Nanos> {
+        let record = self.tables.cpus.ptr(cpu.index());
+        // SAFETY: `record` is inside the mapping; volatile because the BPF side writes it.
+        let at = unsafe { (&raw const (*record).ask_at).read_volatile() };
+        (at != 0).then_some(Nanos(at))
+    }
+
+    /// The CPU may ask again.
+    pub(crate) fn answered(&self, cpu: CpuId) {
+        let record = self.tables.cpus.ptr(cpu.index());
+        // SAFETY: as in `asked_at`; the BPF side writes the word only while it is zero.
+        unsafe { (&raw mut (*record).ask_at).write_volatile(0) };
+    }
+
+    /// Whether CPUs that are about to idle ask the agent.
+    pub(crate) fn set_newidle_ask(&self, yes: bool) {
+        let globals = self.tables.globals.ptr(0);
+        // SAFETY: the field is inside the mapping and written by agents alone, all with the
+        // same value.
+        unsafe {
+            let ask = &raw mut (*globals).newidle_ask;
+            if ask.read_volatile() != u32::from(yes) {
+                ask.write_volatile(u32::from(yes));
+            }
+        }
+    }
+
+    /// Caps the CPU's average idle time (kernel: `update_rq_avg_idle`).
+    pub(crate) fn cap_avg_idle(&self, cpu: CpuId, cap: Nanos) {
+        let record = self.tables.cpus.ptr(cpu.index());
+        // SAFETY: the field is inside the mapping and written by this CPU's worker alone.
+        unsafe { (&raw mut (*record).avg_idle_max).write_volatile(cap.0) };
+    }
+
+    /// Puts the CPUs on which the task may run into `mask`; false if it has gone.
+    pub(crate) fn affinity(&self, task: TaskKey, mask: &mut Cpumask) -> bool {
+        let Some(words) = affinity_words(task) else { return false };
+        mask.clear_all();
+        for i in (0..mask.width()).filter(|i| words[i / 64] >> (i % 64) & 1 == 1) {
+            mask.set(i.into());
+        }
+        true
     }
 
     fn desk(&self) -> *mut intf::baton_slot {
@@ -128,13 +229,27 @@ fn outcome(code: u32) -> MoveOutcome {
     MoveOutcome::ALL.get(code as usize).copied().unwrap_or(MoveOutcome::Expired)
 }
 
+/// As wide as the widest kernel's masks: the call fails if the buffer is shorter.
+const MASK_WORDS: usize = 8192 / 64;
+
+/// The task's affinity as the kernel has it; `None` if it has gone.
+fn affinity_words(task: TaskKey) -> Option<[u64; MASK_WORDS]> {
+    let mut words = [0; MASK_WORDS];
+    // SAFETY: the buffer is valid for the length that is given.
+    let ret = unsafe {
+        libc::syscall(
+            libc::SYS_sched_getaffinity,
+            task.pid as libc::pid_t,
+            size_of_val(&words),
+            words.as_mut_ptr(),
+        )
+    };
+    (ret >= 0).then_some(words)
+}
+
 impl Host for LiveHost<'_> {
     fn observe(&mut self, cpus: &Cpumask, snapshot: &mut Snapshot) {
-        if self.programs.clock.run(self.slot) {
-            // SAFETY: as in `ask`; the program has returned, so nothing writes the desk now.
-            self.now = Nanos(unsafe { (&raw const (*self.desk()).now).read_volatile() });
-        }
-        snapshot.now = self.now;
+        snapshot.now = self.read_clock();
         for cpu in cpus.iter() {
             let i = cpu.index();
             snapshot.cpus[i] =
@@ -159,23 +274,8 @@ impl Host for LiveHost<'_> {
     }
 
     fn allowed_in(&mut self, task: TaskKey, mask: &Cpumask) -> Option<CpuId> {
-        // As wide as the widest kernel's masks: the call fails if the buffer is shorter.
-        let mut words = [0u64; 8192 / 64];
-        // SAFETY: the buffer is valid for the length that is given.
-        let ret = unsafe {
-            libc::syscall(
-                libc::SYS_sched_getaffinity,
-                task.pid as libc::pid_t,
-                size_of_val(&words),
-                words.as_mut_ptr(),
-            )
-        };
-        if ret < 0 {
-            return None;
-        }
-        mask.iter().find(|cpu| {
-            words.get(cpu.index() / 64).is_some_and(|word| word >> (cpu.0 % 64) & 1 == 1)
-        })
+        let words = affinity_words(task)?;
+        mask.iter().find(|cpu| words[cpu.index() / 64] >> (cpu.0 % 64) & 1 == 1)
     }
 
     fn move_tasks(
@@ -235,5 +335,14 @@ impl Host for LiveHost<'_> {
             *to = from.0;
         }
         self.tables.plans.write(cpu.index(), plan);
+        // A CPU that idled before there was anything to pull would not look again.
+        if plan.nr > 0 && self.is_idle(cpu) {
+            self.ask(cpu, cpu, 0);
+            self.programs.kick.run(self.slot);
+        }
+    }
+
+    fn kick(&mut self, cpu: CpuId) {
+        self.roster.wake_for(cpu);
     }
 }

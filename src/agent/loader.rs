@@ -32,6 +32,17 @@ pub(crate) struct Tables {
     pub(crate) globals: Mapped<intf::baton_globals>,
 }
 
+impl Tables {
+    /// Tells the BPF side which worker balances each CPU.
+    pub(crate) fn assign(&self, worker_by_cpu: &[u32]) {
+        for (cpu, worker) in worker_by_cpu.iter().enumerate() {
+            let record = self.cpus.ptr(cpu);
+            // SAFETY: the field is inside the mapping and written here alone.
+            unsafe { (&raw mut (*record).worker).write_volatile(*worker) };
+        }
+    }
+}
+
 /// Opens, configures and loads the program for CPU ids below `nr_cpu_ids`; nothing is attached
 /// yet.
 pub(crate) fn load<'a>(

@@ -3,10 +3,11 @@
 use super::live::WorkerView;
 use super::meters::Meters;
 use super::{Config, loader, shards};
-use crate::balancer::{Balancer, Shared, StandIn};
+use crate::balancer::{Balancer, Shared};
 use crate::cpumask::Cpumask;
 use crate::domains::{self, DomainTree};
 use crate::policy::facts::Facts;
+use crate::stats::latency::Latencies;
 use crate::topology::Topology;
 use crate::units::{Capacity, Nanos};
 use anyhow::{Context, Result, bail};
@@ -60,9 +61,12 @@ impl Machine {
             .iter()
             .map(|shard| {
                 let (tree, facts) = (Arc::clone(&self.tree), Arc::clone(&self.facts));
-                let balancer = Balancer::new(tree, facts, Arc::clone(&self.shared), shard);
+                let balancer =
+                    Balancer::new(tree, facts, Arc::clone(&self.shared), shard).tickless(true);
                 let view = WorkerView {
                     shard: shard.clone(),
+                    cpus: shard.iter().collect(),
+                    newidle_latency: Latencies::default(),
                     counters: balancer.counters(),
                     decisions: balancer.decisions(),
                     meters: Arc::new(Meters::default()),
@@ -72,9 +76,11 @@ impl Machine {
             .unzip()
     }
 
-    /// Keeps the pull plans of a shard.
-    pub(crate) fn planner(&self, shard: &Cpumask) -> StandIn {
-        StandIn::new(&self.tree, shard)
+    /// All CPUs that are balanced.
+    pub(crate) fn balanced(&self) -> Cpumask {
+        let mut all = Cpumask::new(self.topology.width);
+        self.shards.iter().for_each(|shard| all.or_assign(shard));
+        all
     }
 }
 

@@ -22,6 +22,9 @@ impl Meters {
     }
 }
 
+/// Rounds between two looks at a worker's costs.
+const ROUNDS_PER_LOOK: u64 = 16;
+
 /// The worker's end: knows where counting began.
 pub(crate) struct Meter<'a> {
     to: &'a Meters,
@@ -54,8 +57,12 @@ impl<'a> Meter<'a> {
         self.to.allocations.store(counted.map_or(0, |n| n + 1), Ordering::Relaxed);
     }
 
-    pub(crate) fn woke(&self) {
-        self.to.wakeups.fetch_add(1, Ordering::Relaxed);
+    /// Counts one round; looks at the costs now and then only, since looking costs as well.
+    pub(crate) fn woke(&mut self) {
+        let rounds = self.to.wakeups.fetch_add(1, Ordering::Relaxed);
+        if rounds.is_multiple_of(ROUNDS_PER_LOOK) {
+            self.publish();
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 mod allocations;
 mod bpf;
 mod clock;
+mod conservation;
 mod control_server;
 mod doorbell;
 mod live;
@@ -18,6 +19,7 @@ mod mapped;
 mod meters;
 mod preflight;
 mod programs;
+mod roster;
 mod shards;
 pub mod stats;
 mod summary;
@@ -26,20 +28,20 @@ mod worker;
 use crate::policy::tunables::Tunables;
 use crate::units::Nanos;
 use anyhow::{Context, Result};
+use conservation::Conservation;
 use control_server::ControlServer;
 use doorbell::Doorbell;
 use live::Live;
 use live_host::LiveHost;
-use loader::Loaded;
 use log::info;
 use machine::Machine;
 use programs::Programs;
+use roster::Roster;
 use scx_utils::UserExitInfo;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use worker::Roster;
 
 pub use preflight::preflight;
 pub use shards::Workers;
@@ -135,36 +137,48 @@ fn run(config: &Config, machine: &Machine, stop: &AtomicBool) -> Result<(Exit, T
     let statistics = stats::Server::start(Arc::clone(&live))?;
     info!("scheduling {} CPUs", machine.topology.online.weight());
 
-    let roster = Roster::default();
-    let doorbell = Doorbell::new(&loaded.skel.maps.events, &live.tables.globals)?;
+    let roster = Roster::new(machine.topology.width, &machine.shards);
+    live.tables.assign(roster.workers_by_cpu());
+    let doorbell = Doorbell::new(&loaded.skel.maps.events, nr_workers)?;
     std::thread::scope(|scope| {
         let mut threads = Vec::with_capacity(nr_workers);
-        for (i, balancer) in balancers.into_iter().enumerate() {
+        for (slot, balancer) in balancers.into_iter().enumerate() {
             let worker = worker::Worker {
-                planner: machine.planner(balancer.shard()),
                 balancer,
-                host: LiveHost::new(&live.tables, &programs, &machine.capacities, i as u32),
+                host: LiveHost::new(
+                    &live.tables,
+                    &programs,
+                    &machine.capacities,
+                    &roster,
+                    slot as u32,
+                ),
                 live: &live,
-                meters: &live.workers[i].meters,
+                view: &live.workers[slot],
                 roster: &roster,
+                conservation: (slot == 0).then(|| Conservation::new(machine.balanced())),
+                slot,
                 tick: machine.tick,
                 alloc_entry: config.alloc_entry,
             };
             let spawned = std::thread::Builder::new()
-                .name(format!("baton-{i}"))
+                .name(format!("baton-{slot}"))
                 .stack_size(WORKER_STACK)
                 .spawn_scoped(scope, move || worker.run());
             match spawned {
                 Ok(thread) => threads.push(thread),
                 Err(err) => {
-                    roster.quit.store(true, Ordering::Relaxed);
+                    roster.complete(threads.iter().map(|t| t.thread().clone()).collect());
+                    roster.quit();
                     return Err(err).context("a worker thread cannot be started");
                 }
             }
         }
-        watch(&loaded, &doorbell, &roster, stop, &threads);
-        roster.quit.store(true, Ordering::Relaxed);
-        threads.iter().for_each(|t| t.thread().unpark());
+        roster.complete(threads.iter().map(|t| t.thread().clone()).collect());
+        let all_alive = || threads.iter().all(|t| !t.is_finished());
+        while !stop.load(Ordering::Relaxed) && !loaded.exited() && all_alive() {
+            doorbell.wait(WATCH_PERIOD, |worker| roster.wake(worker));
+        }
+        roster.quit();
         Ok(())
     })?;
     drop((control, statistics));
@@ -173,27 +187,6 @@ fn run(config: &Config, machine: &Machine, stop: &AtomicBool) -> Result<(Exit, T
     let asked = stop.load(Ordering::Relaxed);
     drop(doorbell);
     Ok((ended(&loaded.detach(), asked, attached), tunables))
-}
-
-/// The main thread's part: wakes the workers when the doorbell rings, until the end.
-fn watch(
-    loaded: &Loaded<'_>,
-    doorbell: &Doorbell<'_>,
-    roster: &Roster,
-    stop: &AtomicBool,
-    threads: &[std::thread::ScopedJoinHandle<'_, ()>],
-) {
-    let all_alive = || threads.iter().all(|t| !t.is_finished());
-    while !stop.load(Ordering::Relaxed) && !loaded.exited() && all_alive() {
-        // A task that was queued between the last worker's look and this rings when its CPU next
-        // switches, a slice later.
-        if roster.all_idle(threads.len()) {
-            doorbell.arm();
-        }
-        if doorbell.wait(WATCH_PERIOD) {
-            threads.iter().for_each(|t| t.thread().unpark());
-        }
-    }
 }
 
 /// What the kernel's exit record means; `attached` is the enable count when this run began.

@@ -12,6 +12,7 @@ pub(crate) struct Program(OwnedFd);
 /// All programs that the agent runs.
 pub(crate) struct Programs {
     pub(crate) clock: Program,
+    pub(crate) kick: Program,
     pub(crate) list: Program,
     pub(crate) move_tasks: Program,
     pub(crate) push: Program,
@@ -23,6 +24,7 @@ impl Programs {
         let progs = &skel.progs;
         Ok(Self {
             clock: Program::new(&progs.baton_clock)?,
+            kick: Program::new(&progs.baton_kick)?,
             list: Program::new(&progs.baton_list)?,
             move_tasks: Program::new(&progs.baton_move)?,
             push: Program::new(&progs.baton_push)?,

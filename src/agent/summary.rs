@@ -40,4 +40,10 @@ pub(crate) fn log(live: &Live) {
             total.moves_undone
         );
     }
+    match live.violations() {
+        (0, _) => info!("work conservation: no violation"),
+        (n, first) => {
+            info!("work conservation: {n} violations; the first: {}", first.unwrap_or_default());
+        }
+    }
 }

@@ -13,7 +13,6 @@ mod pass;
 mod periodic;
 mod recent;
 mod shared;
-mod stand_in;
 mod view;
 mod work_conservation;
 
@@ -22,7 +21,6 @@ pub use host::{CpuView, Host, MoveOutcome, NR_MIGRATE, PULL_PLAN_LEN, Snapshot, 
 pub use newidle::PullReport;
 pub use recent::UNDONE_WITHIN;
 pub use shared::Shared;
-pub use stand_in::StandIn;
 pub use work_conservation::{Violation, Waiting, WorkConservation};
 
 use crate::cpumask::Cpumask;

@@ -30,6 +30,8 @@ enum baton_consts {
 	BATON_MAX_WALK = 1024,
 	/* Source CPUs in one pull plan. */
 	BATON_PULL_PLAN_LEN = 16,
+	/* Pulls that a CPU remembers until its worker has read them. */
+	BATON_NR_PULLS = 8,
 	/* Averages are kept in 1/1024 of their unit. */
 	BATON_AVG_SHIFT = 10,
 };
@@ -62,6 +64,7 @@ enum baton_stat {
 	BATON_STAT_SWITCHES,     /* times a task started to run */
 	BATON_STAT_WAIT_NS,      /* time tasks were runnable before they ran */
 	BATON_STAT_NO_CTX,       /* a task without context was given the defaults */
+	BATON_STAT_PULL_EMPTY,   /* a pull by plan found nothing */
 	BATON_STAT_IDLE_ENTRIES, /* times the CPU became idle */
 	BATON_NR_STATS,
 };
@@ -71,6 +74,14 @@ enum baton_cpu_state {
 	BATON_CPU_IDLE,
 	BATON_CPU_OURS,
 	BATON_CPU_OTHER, /* a task of another class, or none for the moment */
+};
+
+/* What came of a CPU's pull plan, once. */
+struct baton_pull {
+	u64 key; /* task that came, 0 if none did */
+	u64 at;
+	u32 cost_ns;
+	u32 src;
 };
 
 /*
@@ -93,19 +104,30 @@ struct baton_cpu {
 	u64 queue_pad[2];
 
 	/* The CPU itself: written by programs that run on it. */
-	u64 state_at;	/* time of the two averages below */
-	u64 util;	/* share of time that our tasks run */
-	u64 other;	/* share of time taken by other classes: real-time, deadline, stop */
-	u64 curr_key;	/* running task, 0 if none of ours */
+	u64 state_at;   /* time of the two averages below */
+	u64 util;       /* share of time that our tasks run */
+	u64 other;      /* share of time taken by other classes: real-time, deadline, stop */
+	u64 curr_key;   /* running task, 0 if none of ours */
 	u64 curr_vtime; /* its vtime when it started */
 	u64 curr_since; /* when it started */
-	u64 curr_util;	/* its averages when it started */
+	u64 curr_util;  /* its averages when it started */
 	u64 curr_load;
 	u64 idle_since; /* when the CPU became idle, 0 while busy */
-	u64 avg_idle;	/* usual length of an idle period, ns */
+	u64 avg_idle;   /* usual length of an idle period, ns */
 	u32 curr_weight;
-	u32 state; /* enum baton_cpu_state */
-	u64 cpu_pad[5];
+	u32 state;    /* enum baton_cpu_state */
+	u64 ask_at;   /* since when it waits for the agent's newidle pass, 0 if it does not */
+	u32 worker;   /* slot of the worker that balances it; written by the agent */
+	u32 pull_src; /* source of a task that is about to start + 1, 0 if none */
+	u32 pull_cost_ns;
+	u32 cpu_pad0;
+	u64 avg_idle_max; /* cap of avg_idle; written by the agent, 0 while unknown */
+	u64 cpu_pad[1];
+
+	/* The last pulls, a ring: entry nr_pulls % BATON_NR_PULLS is the next. */
+	struct baton_pull pulls[BATON_NR_PULLS];
+	u64 nr_pulls;
+	u64 pulls_pad[7];
 
 	/* A request to push the running task away: written by the push program and cleared by
 	 * compare-exchange by whoever carries it out or gives it up. */
@@ -117,7 +139,7 @@ struct baton_cpu {
 	u64 stats[BATON_NR_STATS];
 	u64 stats_pad[16 - BATON_NR_STATS];
 };
-_Static_assert(sizeof(struct baton_cpu) == 6 * BATON_CACHELINE, "whole cache lines");
+_Static_assert(sizeof(struct baton_cpu) == 10 * BATON_CACHELINE, "whole cache lines");
 _Static_assert(BATON_NR_STATS <= 16, "room for the counters");
 
 /* Which CPUs may be pulled from, best first. Written by the agent alone; a torn read costs
@@ -148,6 +170,13 @@ struct baton_task {
 	u32 flags; /* enum baton_task_flags */
 };
 
+/* What wakes a worker. */
+enum baton_sleep {
+	BATON_AWAKE,
+	BATON_LIGHT, /* a task waits in its shard */
+	BATON_DEEP,  /* the same, or one runs for as long as a tick */
+};
+
 /*
  * One worker's desk: it writes a request, runs the program, reads the answer. Answers travel
  * here and not in the program's context, which verifiers up to 6.18 refuse to let it write.
@@ -162,7 +191,11 @@ struct baton_slot {
 	u64 keys[BATON_NR_MIGRATE];
 	u32 outcomes[BATON_NR_MIGRATE]; /* enum baton_outcome */
 	struct baton_task tasks[BATON_NR_LIST];
-	u64 pad[4];
+	/* enum baton_sleep: set by the worker when it goes to sleep with nothing to balance;
+	 * cleared by whoever wakes it, so that one sleep costs one event. */
+	u32 asleep;
+	u32 pad0;
+	u64 pad[3];
 };
 _Static_assert(sizeof(struct baton_slot) % BATON_CACHELINE == 0, "whole cache lines");
 
@@ -177,21 +210,16 @@ struct baton_globals {
 	u64 issued;
 	u64 outcomes[BATON_NR_OUTCOMES];
 	u64 pad0;
-	/* Set by the agent when it goes to sleep with nothing to balance; cleared by whoever
-	 * wakes it, so that one sleep costs one event. */
-	u32 agent_asleep;
+	/* Whether a CPU that is about to idle asks the agent; written by the agent. */
+	u32 newidle_ask;
 	u32 pad1[15];
 };
 _Static_assert(sizeof(struct baton_globals) == 2 * BATON_CACHELINE, "whole cache lines");
 
 /* What the agent is told through the ring buffer. */
 struct baton_event {
-	u32 kind; /* enum baton_event_kind */
-	u32 cpu;
-};
-
-enum baton_event_kind {
-	BATON_EVENT_WORK = 1, /* a task waits on this CPU while the agent sleeps */
+	u32 worker; /* slot of the worker that has something to do */
+	u32 pad;
 };
 
 #endif

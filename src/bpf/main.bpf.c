@@ -36,19 +36,31 @@ struct {
 	__uint(max_entries, 4096);
 } events SEC(".maps");
 
-/* A task waits on @cpu: if the agent sleeps, tell it. */
-static __always_inline void notify_agent(s32 cpu)
+static __always_inline void ring(u32 worker)
 {
-	struct baton_event *e;
+	struct baton_event *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 
-	if (!globals.agent_asleep || __sync_val_compare_and_swap(&globals.agent_asleep, 1, 0) != 1)
-		return;
-	e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 	if (!e)
 		return;
-	e->kind = BATON_EVENT_WORK;
-	e->cpu = cpu;
+	e->worker = worker;
+	e->pad = 0;
 	bpf_ringbuf_submit(e, BPF_RB_FORCE_WAKEUP);
+}
+
+/* There is something to balance on @c: if its worker sleeps at least as deep as @depth, wake
+ * it. */
+static __always_inline void wake_worker(struct baton_cpu *c, u32 depth)
+{
+	u32 worker = c->worker;
+	struct baton_slot *s = bpf_map_lookup_elem(&slots, &worker);
+	u32 asleep;
+
+	if (!s)
+		return;
+	asleep = s->asleep;
+	if (asleep >= depth &&
+	    __sync_val_compare_and_swap(&s->asleep, asleep, BATON_AWAKE) == asleep)
+		ring(worker);
 }
 
 /* The more tasks wait, the shorter each runs, down to the minimum. */
@@ -153,7 +165,22 @@ void BPF_STRUCT_OPS(baton_enqueue, struct task_struct *p, u64 enq_flags)
 		stat_add(c, BATON_STAT_PREEMPT, 1);
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
-	notify_agent(cpu);
+	wake_worker(c, BATON_LIGHT);
+}
+
+/* Notes for the worker what came of the plan: costs and success are learned from it. */
+static __always_inline void pull_record(struct baton_cpu *c, u64 key, u32 src, u32 cost_ns, u64 at)
+{
+	u32 i = c->nr_pulls % BATON_NR_PULLS;
+
+	barrier_var(i);
+	if (i >= BATON_NR_PULLS)
+		return;
+	c->pulls[i].key = key;
+	c->pulls[i].at = at;
+	c->pulls[i].cost_ns = cost_ns;
+	c->pulls[i].src = src;
+	c->nr_pulls++;
 }
 
 /*
@@ -161,8 +188,9 @@ void BPF_STRUCT_OPS(baton_enqueue, struct task_struct *p, u64 enq_flags)
  * one that could go on with its previous task only from a queue that has two more than it, so
  * that what was pulled does not come straight back.
  */
-static __always_inline bool pull(s32 cpu, bool would_idle)
+static __always_inline bool pull(struct baton_cpu *c, s32 cpu, bool would_idle)
 {
+	u64 start = scx_bpf_now();
 	u32 key = cpu;
 	struct baton_pull_plan *plan = bpf_map_lookup_elem(&pull_plans, &key);
 	s32 min_queued = would_idle ? 1 : 2;
@@ -186,8 +214,15 @@ static __always_inline bool pull(s32 cpu, bool would_idle)
 		/* An idle CPU with a queue has just been given it and is on its way. */
 		if (!src || from == cpu || src->nr_queued < min_queued || src->idle_since)
 			continue;
-		if (scx_bpf_dsq_move_to_local(from, 0))
+		if (scx_bpf_dsq_move_to_local(from, 0)) {
+			c->pull_src = from + 1;
+			c->pull_cost_ns = elapsed(start, scx_bpf_now());
 			return true;
+		}
+	}
+	if (nr && would_idle) {
+		stat_add(c, BATON_STAT_PULL_EMPTY, 1);
+		pull_record(c, 0, 0, elapsed(start, scx_bpf_now()), start);
 	}
 	return false;
 }
@@ -234,14 +269,29 @@ void BPF_STRUCT_OPS(baton_dispatch, s32 cpu, struct task_struct *prev)
 		stat_add(c, BATON_STAT_OWN, 1);
 		return;
 	}
-	if (pull(cpu, !prev_runnable)) {
+	if (pull(c, cpu, !prev_runnable)) {
 		stat_add(c, BATON_STAT_PULLED, 1);
 		return;
 	}
 	if (prev_runnable) {
 		stat_add(c, BATON_STAT_KEPT, 1);
 		scx_bpf_task_set_slice(prev, slice_ns);
+		return;
 	}
+	if (globals.newidle_ask && !c->ask_at) {
+		c->ask_at = scx_bpf_now();
+		ring(c->worker);
+	}
+}
+
+/* A task that runs for as long as a tick is something to balance; shorter ones let the agent
+ * sleep. */
+void BPF_STRUCT_OPS(baton_tick, struct task_struct *p)
+{
+	struct baton_cpu *c = cpu_ctx(scx_bpf_task_cpu(p));
+
+	if (c && p->tgid != agent_tgid)
+		wake_worker(c, BATON_DEEP);
 }
 
 void BPF_STRUCT_OPS(baton_runnable, struct task_struct *p, u64 enq_flags)
@@ -249,7 +299,8 @@ void BPF_STRUCT_OPS(baton_runnable, struct task_struct *p, u64 enq_flags)
 	struct task_ctx *t = task_ctx(p);
 	u64 now = scx_bpf_now();
 
-	if (!t)
+	/* The agent does not count: a CPU on which only it runs is idle to the balance. */
+	if (!t || p->tgid == agent_tgid)
 		return;
 	t->wait_since = now;
 	place_set(t, PLACE(task_weight(p), scx_bpf_task_cpu(p), false), now);
@@ -265,6 +316,11 @@ void BPF_STRUCT_OPS(baton_running, struct task_struct *p)
 
 	if (!t || !c)
 		return;
+	if (p->tgid == agent_tgid) {
+		t->run_at = now;
+		cpu_state_set(c, c->nr_runnable > 0 ? BATON_CPU_OTHER : BATON_CPU_IDLE, now);
+		return;
+	}
 	if (t->vtime_cpu != cpu) {
 		scx_bpf_task_set_dsq_vtime(p, vtime_on(p, t, cpu));
 		t->vtime_cpu = cpu;
@@ -274,6 +330,10 @@ void BPF_STRUCT_OPS(baton_running, struct task_struct *p)
 	if (t->moved_to >= 0) {
 		stat_add(c, t->moved_to == cpu ? BATON_STAT_LANDED : BATON_STAT_DIVERTED, 1);
 		t->moved_to = -1;
+	}
+	if (c->pull_src) {
+		pull_record(c, t->key, c->pull_src - 1, c->pull_cost_ns, now);
+		c->pull_src = 0;
 	}
 	place_set(t, PLACE(weight, cpu, false), now);
 	t->running = true;
@@ -297,7 +357,7 @@ void BPF_STRUCT_OPS(baton_stopping, struct task_struct *p, bool runnable)
 	u64 now = scx_bpf_now();
 	u32 weight = task_weight(p);
 
-	if (!t || !c)
+	if (!t || !c || p->tgid == agent_tgid)
 		return;
 	scx_bpf_task_set_dsq_vtime(p, p->scx.dsq_vtime + elapsed(t->run_at, now) * 1024 / weight);
 	task_sync(t, now);
@@ -336,6 +396,8 @@ void BPF_STRUCT_OPS(baton_update_idle, s32 cpu, bool idle)
 		s64 diff = elapsed(c->idle_since, now) - c->avg_idle;
 
 		c->avg_idle += diff / 8;
+		if (c->avg_idle_max && c->avg_idle > c->avg_idle_max)
+			c->avg_idle = c->avg_idle_max;
 		c->idle_since = 0;
 	}
 }
@@ -393,10 +455,10 @@ void BPF_STRUCT_OPS(baton_exit, struct scx_exit_info *ei)
 }
 
 SCX_OPS_DEFINE(baton_ops, .select_cpu = (void *)baton_select_cpu, .enqueue = (void *)baton_enqueue,
-	       .dispatch = (void *)baton_dispatch, .runnable = (void *)baton_runnable,
-	       .running = (void *)baton_running, .stopping = (void *)baton_stopping,
-	       .quiescent = (void *)baton_quiescent, .update_idle = (void *)baton_update_idle,
-	       .enable = (void *)baton_enable, .init_task = (void *)baton_init_task,
-	       .init = (void *)baton_init, .exit = (void *)baton_exit,
-	       .flags = SCX_OPS_KEEP_BUILTIN_IDLE | SCX_OPS_ENQ_LAST, .timeout_ms = 30000U,
-	       .name = "baton");
+	       .dispatch = (void *)baton_dispatch, .tick = (void *)baton_tick,
+	       .runnable = (void *)baton_runnable, .running = (void *)baton_running,
+	       .stopping = (void *)baton_stopping, .quiescent = (void *)baton_quiescent,
+	       .update_idle = (void *)baton_update_idle, .enable = (void *)baton_enable,
+	       .init_task = (void *)baton_init_task, .init = (void *)baton_init,
+	       .exit = (void *)baton_exit, .flags = SCX_OPS_KEEP_BUILTIN_IDLE | SCX_OPS_ENQ_LAST,
+	       .timeout_ms = 30000U, .name = "baton");

@@ -100,6 +100,18 @@ int baton_clock(struct baton_args *args)
 	return 0;
 }
 
+/* Makes slot.dst look for work if it idles: its pull plan has changed. */
+SEC("syscall")
+int baton_kick(struct baton_args *args)
+{
+	struct baton_slot *s = slot_of(args);
+
+	if (!s || s->dst >= nr_cpu_ids)
+		return -EINVAL;
+	scx_bpf_kick_cpu(s->dst, SCX_KICK_IDLE);
+	return 0;
+}
+
 /* Lists up to BATON_NR_LIST tasks that wait on slot.src, in queue order. */
 SEC("syscall")
 int baton_list(struct baton_args *args)

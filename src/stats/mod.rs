@@ -2,6 +2,7 @@
 
 pub mod counters;
 pub mod decision_log;
+pub mod latency;
 
 pub use counters::{Counters, CountersCell, PassCounters};
 pub use decision_log::{Decision, DecisionLog, Verdict};
