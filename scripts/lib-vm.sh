@@ -135,8 +135,9 @@ vm_run() {
         printf '\necho $? >%q\n' "$dir/status"
     } >"$dir/command"
     chmod +x "$dir/command"
+    # Through a pipe: QEMU opens its standard output by name, which would truncate a file.
     vng -r "$(kernel_image "$kernel")" "${args[@]}" --user root --rwdir "$ROOT" --rwdir "$dir" \
-        -- "$dir/command" 2> >(grep -v 'exceeds the recommended cpus' >&2) </dev/null || true
+        -- "$dir/command" 2> >(grep -v 'exceeds the recommended cpus' >&2) </dev/null | cat || true
     status=$(cat "$dir/status" 2>/dev/null || echo 125)
     rm -rf "$dir"
     [ "$status" != 125 ] || echo "error: the virtual machine ended before the command did" >&2
