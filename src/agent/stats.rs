@@ -156,7 +156,8 @@ pub fn monitor(interval: Duration, stop: &AtomicBool) -> Result<()> {
         interval,
         || stop.load(Relaxed),
         |m| {
-            println!(
+            writeln!(
+                std::io::stdout(),
                 "agent {:5.2}%  passes {:6}  moves {:5} (undone {:3})  pulls {:6}  switches {:7}  \
                  wait {:8.1} us  serialize {:5} (busy {:4})  faults {} allocs {}",
                 m.agent_pct,
@@ -170,8 +171,8 @@ pub fn monitor(interval: Duration, stop: &AtomicBool) -> Result<()> {
                 m.serialize_busy,
                 m.faults,
                 m.allocations
-            );
-            Ok(())
+            )
+            .context("the statistics cannot be written")
         },
     )
 }

@@ -60,3 +60,30 @@ cpu_ticks() { awk '{ sub(/.*\) /, ""); print $12 + $13 }' "/proc/$1/stat"; }
 hog() { # hog CPULIST [NICE]: starts a task that never sleeps; its pid is in $!
     taskset -c "$1" nice -n "${2:-0}" bash -c 'while :; do :; done' &
 }
+
+LAB=${LAB:-target/release/baton}
+
+# json PATH: one number out of `baton status --json`, by a path such as requests.issued.
+json() {
+    $LAB status --json | python3 -c '
+import json, sys
+v = json.load(sys.stdin)
+for key in sys.argv[1].split("."):
+    v = v[int(key)] if key.isdigit() else v[key]
+print(v)' "$1"
+}
+# counters NAME [IDLE-TYPE…]: sum of a counter over all levels, of the present configuration.
+counters() {
+    $LAB status --json | python3 -c '
+import json, sys
+name, kinds = sys.argv[1], sys.argv[2:] or ["busy", "idle", "newidle"]
+levels = json.load(sys.stdin)["counters"]["levels"]
+print(sum(level[kind].get(name, 0) for level in levels for kind in kinds))' "$@"
+}
+# last_cpu PID: where it ran last.
+last_cpu() { awk '{ sub(/.*\) /, ""); print $37 }' "/proc/$1/stat"; }
+# node_cpus N: the CPU list of a node.
+node_cpus() { cat "/sys/devices/system/node/node$1/cpulist"; }
+# released PID…: lifts the affinity of tasks.
+released() { for p in "$@"; do taskset -acp "$(cat /sys/devices/system/cpu/online)" "$p" >/dev/null; done; }
+stop_hogs() { kill "$@" 2>/dev/null || true; wait "$@" 2>/dev/null || true; }
