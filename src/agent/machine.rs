@@ -76,11 +76,36 @@ impl Machine {
             .unzip()
     }
 
+    /// CPUs on which the agent may run: none that was set apart for others (`isolcpus=`, isolated
+    /// cpusets, `nohz_full=`), unless there is no other.
+    pub(crate) fn housekeeping(&self) -> Cpumask {
+        let t = &self.topology;
+        let rest = t.online.and_not(&t.isolated).and_not(&t.nohz_full);
+        if rest.is_empty() { t.online.clone() } else { rest }
+    }
+
+    /// Where the worker of a shard runs: in its shard as far as that is for housekeeping.
+    pub(crate) fn home(&self, shard: &Cpumask) -> Cpumask {
+        let inside = shard.and(&self.housekeeping());
+        if inside.is_empty() { self.housekeeping() } else { inside }
+    }
+
     /// All CPUs that are balanced.
     pub(crate) fn balanced(&self) -> Cpumask {
         let mut all = Cpumask::new(self.topology.width);
         self.shards.iter().for_each(|shard| all.or_assign(shard));
         all
+    }
+}
+
+/// Keeps the calling thread, and threads that it starts, on these CPUs. If the kernel refuses (a
+/// cpuset forbids them), it stays where it may run: slower, not wrong.
+pub(crate) fn pin_to(cpus: &Cpumask) {
+    let words = cpus.words();
+    // SAFETY: the mask is valid for the length given; 0 is the calling thread.
+    let ret = unsafe { libc::sched_setaffinity(0, size_of_val(words), words.as_ptr().cast()) };
+    if ret != 0 {
+        warn!("the agent cannot be kept on CPUs {cpus}: a cpuset forbids them");
     }
 }
 

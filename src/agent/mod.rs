@@ -118,6 +118,7 @@ fn stay_put() {
 /// Loads, attaches and balances until `stop` is set or the kernel ends it. Returns also the
 /// settings in force at the end.
 fn run(config: &Config, machine: &Machine, stop: &AtomicBool) -> Result<(Exit, Tunables)> {
+    machine::pin_to(&machine.housekeeping());
     let mut storage = MaybeUninit::uninit();
     let nr_workers = machine.shards.len();
     let mut loaded = loader::load(&mut storage, config, machine.topology.width, nr_workers)?;
@@ -157,6 +158,7 @@ fn run(config: &Config, machine: &Machine, stop: &AtomicBool) -> Result<(Exit, T
                 roster: &roster,
                 conservation: (slot == 0).then(|| Conservation::new(machine.balanced())),
                 slot,
+                home: machine.home(&machine.shards[slot]),
                 tick: machine.tick,
                 alloc_entry: config.alloc_entry,
             };

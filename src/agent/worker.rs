@@ -5,6 +5,7 @@ use super::bpf::intf;
 use super::conservation::Conservation;
 use super::live::{Live, WorkerView};
 use super::live_host::LiveHost;
+use super::machine::pin_to;
 use super::meters::Meter;
 use super::roster::Roster;
 use crate::balancer::{Balancer, Config};
@@ -24,6 +25,8 @@ pub(crate) struct Worker<'a> {
     /// Given to one worker only: it looks at the whole machine.
     pub(crate) conservation: Option<Conservation>,
     pub(crate) slot: usize,
+    /// CPUs on which it runs.
+    pub(crate) home: Cpumask,
     pub(crate) tick: Nanos,
     pub(crate) alloc_entry: usize,
 }
@@ -48,7 +51,7 @@ enum Activity {
 impl Worker<'_> {
     /// Balances until told to quit.
     pub(crate) fn run(mut self) {
-        pin_to(self.balancer.shard());
+        pin_to(&self.home);
         let mut config = self.live.config.load();
         // The first round touches everything that later ones touch.
         self.round(&config);
@@ -155,15 +158,4 @@ const _: () = assert!(std::mem::align_of::<intf::baton_slot>() >= align_of::<Ato
 
 fn park(time: Nanos) {
     std::thread::park_timeout(Duration::from_nanos(time.0));
-}
-
-/// Keeps the calling thread on these CPUs. If the kernel refuses (a cpuset forbids them), it stays
-/// where it may run: slower, not wrong.
-fn pin_to(cpus: &Cpumask) {
-    let words = cpus.words();
-    // SAFETY: the mask is valid for the length given; 0 is the calling thread.
-    let ret = unsafe { libc::sched_setaffinity(0, size_of_val(words), words.as_ptr().cast()) };
-    if ret != 0 {
-        log::warn!("a worker cannot be kept on CPUs {cpus}: a cpuset forbids them");
-    }
 }
