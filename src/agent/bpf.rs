@@ -8,7 +8,8 @@ pub mod intf {
 }
 
 /// The loadable program.
-#[allow(missing_docs, unreachable_pub, clippy::all, clippy::undocumented_unsafe_blocks)]
+#[allow(missing_docs, unreachable_pub, clippy::all)]
+#[allow(clippy::undocumented_unsafe_blocks, clippy::unwrap_used)]
 pub mod skel {
     include!(concat!(env!("OUT_DIR"), "/bpf_skel.rs"));
 }

@@ -23,7 +23,7 @@ impl<T: Copy> Mapped<T> {
     /// Maps all `len` entries of the array behind `fd`. `T` must have the size of the map's
     /// values, which must be a multiple of 8 (the kernel's stride).
     pub(crate) fn new(fd: BorrowedFd<'_>, len: usize) -> Result<Self> {
-        const { assert!(size_of::<T>() % 8 == 0) };
+        const { assert!(size_of::<T>().is_multiple_of(8)) };
         // SAFETY: asks for a fresh mapping at an address of the kernel's choice; nothing of ours
         // is replaced. The result is checked before use.
         let addr = unsafe {

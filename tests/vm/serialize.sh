@@ -1,14 +1,12 @@
 # each order of the serialize gate counts what its documentation says; attempts fall by 20 and more
 start_baton --workers cpu
 pids=()
-for _ in $(seq $(($(nproc) * 3 / 2))); do hog 0-$(($(nproc) - 1)); pids+=($!); done
-sleep 2
+for _ in $(seq $(($(nproc) * 3 / 4))); do hog 0-$(($(nproc) - 1)); pids+=($!); done
+sleep 1
 declare -A attempts
 for order in always due elected; do
     $LAB set serialize-order=$order newidle=off >/dev/null
-    sleep 1
-    $LAB set serialize-order=$order newidle=off >/dev/null
-    sleep 8
+    sleep 6
     attempts[$order]=$(counters serialize_attempts busy idle)
     not_due=$(counters serialize_not_due busy idle) not_elected=$(counters serialize_not_elected busy idle)
     note "$order: ${attempts[$order]} attempts, $not_due with nothing due, $not_elected for another CPU to make"
