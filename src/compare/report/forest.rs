@@ -1,0 +1,110 @@
+//! All rows in one picture: each change with its interval over its own noise.
+
+use super::page::escape;
+use super::svg::{Axis, percent_of_tick};
+use super::{interval, percent};
+use crate::compare::evaluate::{Evaluation, Row, Verdict};
+use crate::compare::record::Record;
+use std::fmt::Write;
+
+const WIDTH: f64 = 520.0;
+const MARGIN: f64 = 14.0;
+/// Height of a row: its name, then its bar.
+const ROW: f64 = 58.0;
+const FOOT: f64 = 30.0;
+const FONT: f64 = 13.0;
+
+/// The picture.
+pub(super) fn forest(record: &Record, evaluation: &Evaluation) -> String {
+    let rows = &evaluation.rows;
+    let values = rows.iter().flat_map(|row| {
+        let ends = row.assessment.interval.map_or([0.0; 2], |i| [i.low, i.high]);
+        let floor = row.noise_floor.unwrap_or_default();
+        [ends[0], ends[1], floor, -floor, 0.0]
+    });
+    let axis = Axis::new(values, MARGIN, WIDTH - MARGIN);
+    let bottom = ROW * rows.len() as f64 + 4.0;
+    let mut body = String::new();
+    let ticks = axis.ticks();
+    let step = ticks.windows(2).next().map_or(1.0, |w| w[1] - w[0]);
+    for value in ticks {
+        let x = axis.at(value);
+        let text = percent_of_tick(value, step);
+        let _ = write!(
+            body,
+            r#"<line x1="{x:.1}" x2="{x:.1}" y1="0" y2="{bottom:.1}" class="grid"/><text x="{x:.1}" y="{:.1}" font-size="{FONT}" text-anchor="middle">{text}</text>"#,
+            bottom + 18.0
+        );
+    }
+    for (i, row) in rows.iter().enumerate() {
+        one(&mut body, record, row, &axis, ROW * i as f64);
+    }
+    let zero = axis.at(0.0);
+    let _ = write!(
+        body,
+        r#"<line x1="{zero:.1}" x2="{zero:.1}" y1="0" y2="{bottom:.1}" class="zero"/>"#
+    );
+    format!(
+        r#"<svg viewBox="0 0 {WIDTH} {:.0}" role="img" aria-label="change of every row against the baseline">{body}</svg>"#,
+        bottom + FOOT
+    )
+}
+
+fn one(body: &mut String, record: &Record, row: &Row, axis: &Axis, top: f64) {
+    let side = &record.header.sides[row.side].name;
+    let metric = &record.header.workload.metrics()[row.metric].name;
+    let class = match row.verdict {
+        Verdict::Better => "better",
+        Verdict::Worse => "worse",
+        Verdict::NoCall => "no_call",
+    };
+    let _ = write!(
+        body,
+        r#"<text x="{MARGIN}" y="{:.1}" font-size="{FONT}" class="name">{}</text><g class="{class}"><text x="{:.1}" y="{:.1}" font-size="{FONT}" text-anchor="end" class="verdict">{}</text></g>"#,
+        top + 16.0,
+        escape(&shortened(&format!("{side} · {metric} · load {}", row.load))),
+        WIDTH - MARGIN,
+        top + 16.0,
+        row.verdict.text()
+    );
+    let y = top + 38.0;
+    if let Some(floor) = row.noise_floor {
+        let (from, to) = (axis.at(-floor), axis.at(floor));
+        let _ = write!(
+            body,
+            r#"<rect x="{from:.1}" y="{:.1}" width="{:.1}" height="26" rx="3" class="noise"><title>A/A noise {:.1} %</title></rect>"#,
+            y - 13.0,
+            (to - from).max(1.0),
+            100.0 * floor
+        );
+    }
+    let (Some(change), Some(ends)) = (row.assessment.change, row.assessment.interval) else {
+        return;
+    };
+    let (from, x, to) = (axis.at(ends.low), axis.at(change), axis.at(ends.high));
+    let tip = escape(&format!("{side}, {metric}: {} ({})", percent(change), interval(row)));
+    let _ = write!(body, r#"<g class="s{}"><title>{tip}</title>"#, row.side % super::html::COLOURS);
+    for [x1, y1, x2, y2] in
+        [[from, y, to, y], [from, y - 6.0, from, y + 6.0], [to, y - 6.0, to, y + 6.0]]
+    {
+        let _ = write!(
+            body,
+            r#"<line x1="{x1:.1}" y1="{y1:.1}" x2="{x2:.1}" y2="{y2:.1}" class="bar"/>"#
+        );
+    }
+    let _ = write!(
+        body,
+        r#"<rect x="{:.1}" y="{:.1}" width="11" height="11" transform="rotate(45 {x:.1} {y:.1})" class="full"/></g>"#,
+        x - 5.5,
+        y - 5.5
+    );
+}
+
+/// What fits beside the verdict.
+fn shortened(text: &str) -> String {
+    const FITS: usize = 58;
+    if text.chars().count() <= FITS {
+        return text.into();
+    }
+    text.chars().take(FITS - 1).chain(['…']).collect()
+}
