@@ -10,6 +10,7 @@ use crate::compare::report;
 use crate::compare::scripted::Scripted;
 use crate::compare::session::{Ending, Progress, Session};
 use crate::compare::side::{parse_sides, switched_live};
+use crate::compare::statistics::median;
 use crate::compare::workload::{Better, Load, Scoring, Workload, parse_workload};
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -153,6 +154,7 @@ pub fn run(args: &Args) -> Result<bool> {
         format!("broken off; go on with `baton compare --resume {}`", path.display())
     })?;
     show(&record, args)?;
+    warn_if_short(&record);
     match &ending {
         Ending::Complete => warn_if_imprecise(&record),
         Ending::Interrupted => {
@@ -163,6 +165,19 @@ pub fn run(args: &Args) -> Result<bool> {
         }
     }
     Ok(ending == Ending::Complete)
+}
+
+/// What a run takes beside its work weighs the more the shorter it is.
+fn warn_if_short(record: &Record) {
+    const SHORT_S: f64 = 0.2;
+    let elapsed: Vec<f64> =
+        record.runs.iter().filter(|r| r.invalid.is_none()).map(|r| r.elapsed_s).collect();
+    if let Some(median) = median(&elapsed).filter(|m| *m < SHORT_S) {
+        eprintln!(
+            "baton: a run takes only {median:.3} s, so that starting it weighs much: give the \
+             workload more to do"
+        );
+    }
 }
 
 fn warn_if_imprecise(record: &Record) {
@@ -199,6 +214,7 @@ fn without_password(url: &Url) -> String {
 fn start(args: &Args, machine: &mut dyn Machine) -> Result<(Record, Recorder, PathBuf)> {
     let sides = parse_sides(&args.sides)?;
     let workload = workload(args)?;
+    machine.check(&workload, &sides)?;
     let mut loads = args.load.clone();
     loads.dedup();
     if loads.is_empty() {
@@ -261,6 +277,7 @@ fn resume(
     machine: &mut dyn Machine,
 ) -> Result<(Record, Recorder, PathBuf)> {
     let mut record = Record::read(path)?;
+    machine.check(&record.header.workload, &record.header.sides)?;
     let here = machine.environment(&record.header.workload)?;
     let there = &record.header.environment;
     if (&here.kernel, here.cpus) != (&there.kernel, there.cpus) {

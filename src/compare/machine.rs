@@ -3,7 +3,7 @@
 //! The session decides what comes next; a [`Machine`] does it and reports what it saw. There is the
 //! real one and, for tests, one that follows a script.
 
-use super::side::Scheduler;
+use super::side::{Scheduler, Side};
 use super::workload::{Invocation, Printed, Server, Workload};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -15,9 +15,11 @@ pub type Counters = BTreeMap<String, f64>;
 
 /// What can be done on a machine.
 pub trait Machine {
+    /// Whether the comparison can be made here at all.
+    fn check(&mut self, workload: &Workload, sides: &[Side]) -> Result<()>;
     /// Facts that belong to the result.
     fn environment(&mut self, workload: &Workload) -> Result<Environment>;
-    /// Readies what the workload needs: programs, a filled database.
+    /// Readies what the workload needs: a filled database.
     fn prepare(&mut self, workload: &Workload, stop: &AtomicBool) -> Result<Option<Server>>;
     /// Brings a scheduler into force where none of ours is, and returns when the kernel says so.
     fn start(&mut self, scheduler: &Scheduler, stop: &AtomicBool) -> Result<()>;

@@ -5,7 +5,7 @@
 //! out.
 
 use super::machine::{Charge, Counters, Environment, Job, Machine, Observation, Sight};
-use super::side::Scheduler;
+use super::side::{Scheduler, Side};
 use super::workload::{Printed, Server, Workload};
 use crate::topology::synthetic;
 use anyhow::{Context, Result, bail};
@@ -131,6 +131,10 @@ impl Scripted {
 }
 
 impl Machine for Scripted {
+    fn check(&mut self, _: &Workload, _: &[Side]) -> Result<()> {
+        Ok(())
+    }
+
     fn environment(&mut self, _: &Workload) -> Result<Environment> {
         let topology = synthetic::parse("2x4").map_err(|e| anyhow::anyhow!("{e}"))?;
         Ok(Environment {

@@ -9,7 +9,7 @@ mod scheduler;
 mod watch;
 
 use super::machine::{Environment, Job, Machine, Observation};
-use super::side::Scheduler;
+use super::side::{Scheduler, Side};
 use super::workload::{Needed, Server, Workload};
 use crate::control::{Request, ask};
 use anyhow::{Result, bail};
@@ -48,11 +48,7 @@ impl Live {
 }
 
 impl Machine for Live {
-    fn environment(&mut self, workload: &Workload) -> Result<Environment> {
-        environment::read(&self.baton, workload)
-    }
-
-    fn prepare(&mut self, workload: &Workload, stop: &AtomicBool) -> Result<Option<Server>> {
+    fn check(&mut self, workload: &Workload, sides: &[Side]) -> Result<()> {
         let missing = |n: &&Needed| n.programs.iter().all(|p| process::find(p).is_none());
         if let Some(needed) = workload.needs().iter().find(missing) {
             bail!(
@@ -62,6 +58,17 @@ impl Machine for Live {
                 needed.package
             );
         }
+        for side in sides {
+            scheduler::check(&self.baton, &side.scheduler)?;
+        }
+        Ok(())
+    }
+
+    fn environment(&mut self, workload: &Workload) -> Result<Environment> {
+        environment::read(&self.baton, workload)
+    }
+
+    fn prepare(&mut self, workload: &Workload, stop: &AtomicBool) -> Result<Option<Server>> {
         let Workload::Oltp(oltp) = workload else { return Ok(None) };
         let running = match &self.database_url {
             Some(url) => Running::at(url.clone(), oltp)?,

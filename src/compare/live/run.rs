@@ -6,7 +6,7 @@ use super::scheduler::Started;
 use super::watch::{Counts, Watch};
 use crate::compare::machine::{Job, Observation, Sight};
 use crate::compare::side::Scheduler;
-use crate::compare::workload::Printed;
+use crate::compare::workload::{LOGS, Printed};
 use anyhow::{Context, Result};
 use rustix::process::Signal;
 use std::path::Path;
@@ -27,9 +27,10 @@ pub(super) fn run(
     servers: Option<u32>,
     stop: &AtomicBool,
 ) -> Result<Option<Observation>> {
-    if let Some(dir) = &job.invocation.latency_logs {
-        empty(dir).with_context(|| format!("cannot empty {}", dir.display()))?;
-    }
+    let logs = job.invocation.latency_logs.then(tempfile::tempdir).transpose();
+    let logs = logs.context("no directory for logs can be made")?;
+    let dir = logs.as_ref().map(|dir| dir.path().display().to_string()).unwrap_or_default();
+    let words: Vec<String> = job.invocation.words.iter().map(|w| w.replace(LOGS, &dir)).collect();
     let look = || match job.scheduler {
         Scheduler::Baton { .. } => sight_with_settings(),
         _ => sight(),
@@ -41,7 +42,7 @@ pub(super) fn run(
     let start = Instant::now();
     let mut processes = Vec::new();
     for _ in 0..job.invocation.copies {
-        processes.push(Process::start(&job.invocation.words, &Options::default())?);
+        processes.push(Process::start(&words, &Options::default())?);
     }
     watch.groups(processes.iter().map(Process::group));
     let Some(statuses) = wait(&mut processes, &mut watch, start, stop)? else { return Ok(None) };
@@ -56,7 +57,7 @@ pub(super) fn run(
     let printed = Printed {
         stdout: processes.iter_mut().map(Process::stdout).collect(),
         elapsed_s,
-        latencies_ms: job.invocation.latency_logs.as_deref().map(latencies).unwrap_or_default(),
+        latencies_ms: logs.as_ref().map(|dir| latencies(dir.path())).unwrap_or_default(),
     };
     Ok(Some(Observation { printed, failure, before, after, charge: watch.charge, counters }))
 }
@@ -110,14 +111,6 @@ fn wait(
     })
 }
 
-fn empty(dir: &Path) -> std::io::Result<()> {
-    std::fs::create_dir_all(dir)?;
-    for entry in std::fs::read_dir(dir)? {
-        std::fs::remove_file(entry?.path())?;
-    }
-    Ok(())
-}
-
 /// The latencies of all transactions in pgbench's logs: the third word of a line, microseconds.
 fn latencies(dir: &Path) -> Vec<f64> {
     let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
@@ -127,8 +120,6 @@ fn latencies(dir: &Path) -> Vec<f64> {
         let us = text.lines().filter_map(|l| l.split_whitespace().nth(2)?.parse::<f64>().ok());
         found.extend(us.map(|us| us / 1e3));
     }
-    // The logs are of no further use; what stays behind does no harm.
-    let _ = empty(dir);
     found
 }
 
@@ -143,7 +134,7 @@ mod tests {
 
     fn sh(script: &str, copies: u32) -> Invocation {
         let words = ["sh", "-c", script].map(String::from).into();
-        Invocation { words, copies, latency_logs: None }
+        Invocation { words, copies, latency_logs: false }
     }
 
     #[test]

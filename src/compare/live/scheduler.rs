@@ -54,6 +54,25 @@ fn is_attached(sight: &Sight) -> bool {
     !matches!(sight.state.as_str(), "" | "disabled")
 }
 
+/// Whether this side can be started here at all.
+pub(super) fn check(baton: &Path, scheduler: &Scheduler) -> Result<()> {
+    let program = match scheduler {
+        Scheduler::Kernel => return Ok(()),
+        Scheduler::Baton { .. } => baton.display().to_string(),
+        Scheduler::Command { words } => words.first().cloned().unwrap_or_default(),
+    };
+    if sight().state.is_empty() {
+        bail!("this kernel has no sched_ext (see `baton check`): only `kernel` can be a side here");
+    }
+    if !rustix::process::geteuid().is_root() {
+        bail!("attaching a scheduler takes root: run this with sudo");
+    }
+    if !(is_program(Path::new(&program)) || find(&program).is_some()) {
+        bail!("there is no program `{program}` here");
+    }
+    Ok(())
+}
+
 /// Starts what this side schedules with and waits until the kernel has enabled it; nothing for the
 /// kernel's own.
 pub(super) fn start(

@@ -13,6 +13,7 @@ pub use text::text;
 
 use super::evaluate::{Evaluation, Row, Verdict};
 use super::record::Record;
+use super::side::Scheduler;
 use serde::Serialize;
 
 /// Version of the JSON form; raised when a field changes its meaning or goes away.
@@ -53,6 +54,11 @@ fn grouped(value: f64) -> String {
     out
 }
 
+/// How many of something: `1 node`, `2 nodes`.
+pub(crate) fn count(n: usize, one: &str) -> String {
+    format!("{n} {one}{}", if n == 1 { "" } else { "s" })
+}
+
 /// A change as a signed percentage.
 fn percent(share: f64) -> String {
     format!("{:+.1} %", 100.0 * share)
@@ -87,16 +93,21 @@ fn facts(record: &Record) -> Vec<(&'static str, String)> {
     let joined = |pairs: Vec<String>, none: &str| {
         if pairs.is_empty() { none.to_string() } else { pairs.join(", ") }
     };
-    let text = |name: &str| match &e.topology[name] {
-        serde_json::Value::Array(parts) => parts.len().to_string(),
-        serde_json::Value::String(list) => list.clone(),
-        _ => "?".into(),
-    };
+    let parts = |name: &str| e.topology[name].as_array().map_or(0, Vec::len);
+    let loaded = header.sides.iter().any(|s| s.scheduler != Scheduler::Kernel);
     let minutes = record.runs.last().map_or(0.0, |last| (last.at_s - header.started_s) / 60.0);
     vec![
         ("kernel", format!("{} ({})", e.kernel, e.kernel_build)),
         ("kernel command line", e.command_line.clone()),
-        ("CPUs", format!("{} ({} nodes, {} LLCs)", e.cpus, text("nodes"), text("llcs"))),
+        (
+            "machine",
+            [
+                count(e.cpus as usize, "CPU"),
+                count(parts("nodes"), "node"),
+                count(parts("llcs"), "LLC"),
+            ]
+            .join(", "),
+        ),
         (
             "governor",
             joined(e.governors.iter().map(|(g, n)| format!("{g} on {n} CPUs")).collect(), "none"),
@@ -111,7 +122,9 @@ fn facts(record: &Record) -> Vec<(&'static str, String)> {
         ),
         (
             "sides",
-            if header.switched_live {
+            if !loaded {
+                "the kernel's scheduler only".into()
+            } else if header.switched_live {
                 "switched on one running scheduler".into()
             } else {
                 "loaded afresh for each run".into()

@@ -106,6 +106,9 @@ impl Metric {
     }
 }
 
+/// Stands for a fresh directory in [`Invocation::words`].
+pub const LOGS: &str = "{logs}";
+
 /// What to execute for one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Invocation {
@@ -113,13 +116,14 @@ pub struct Invocation {
     pub words: Vec<String>,
     /// How many copies run at once; their outputs are read one by one.
     pub copies: u32,
-    /// `-l` logs of pgbench to read afterwards: a directory that is emptied before the run.
-    pub latency_logs: Option<std::path::PathBuf>,
+    /// Whether pgbench's logs of transactions are to be read; [`LOGS`] in `words` stands for the
+    /// directory they go to.
+    pub latency_logs: bool,
 }
 
 impl Invocation {
     fn one(words: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        Self { words: words.into_iter().map(Into::into).collect(), copies: 1, latency_logs: None }
+        Self { words: words.into_iter().map(Into::into).collect(), copies: 1, latency_logs: false }
     }
 }
 

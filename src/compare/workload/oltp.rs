@@ -1,6 +1,6 @@
 //! Transactions on a real database server: sysbench on MariaDB, pgbench on PostgreSQL.
 
-use super::{Invocation, Load, Needed, Printed, first, number_after};
+use super::{Invocation, LOGS, Load, Needed, Printed, first, number_after};
 use crate::compare::statistics::quantile;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -223,13 +223,11 @@ impl Oltp {
             }
             Database::Postgresql => {
                 let (place, database) = self.pgbench(server);
-                let logs =
-                    std::env::temp_dir().join(format!("baton-pgbench-{}", std::process::id()));
                 let mut words = vec!["pgbench".to_string()];
                 words.extend(place);
                 // Without vacuum; a thread for each client, as sysbench has; latencies in a log.
                 words.extend(["-n".into(), "-l".into()]);
-                words.push(format!("--log-prefix={}", logs.join("log").display()));
+                words.push(format!("--log-prefix={LOGS}/log"));
                 for (option, value) in [("-c", clients), ("-j", clients), ("-T", self.seconds)] {
                     words.extend([option.to_string(), value.to_string()]);
                 }
@@ -237,7 +235,7 @@ impl Oltp {
                     words.push("-S".into());
                 }
                 words.push(database);
-                Invocation { latency_logs: Some(logs), ..Invocation::one(words) }
+                Invocation { latency_logs: true, ..Invocation::one(words) }
             }
         })
     }

@@ -58,8 +58,8 @@ impl Hackbench {
 
     pub(super) fn title(&self) -> String {
         format!(
-            "hackbench, {} groups of {}+{} {}, {}, {} loops",
-            self.groups,
+            "hackbench, {} of {}+{} {}, {}, {} loops",
+            crate::compare::report::count(self.groups as usize, "group"),
             self.fds,
             self.fds,
             if self.threads { "threads" } else { "processes" },
