@@ -7,12 +7,15 @@ use crate::compare::evaluate::{Evaluation, Row, Verdict};
 use crate::compare::record::Record;
 use std::fmt::Write;
 
-const WIDTH: f64 = 520.0;
+const WIDTH: f64 = 440.0;
 const MARGIN: f64 = 14.0;
-/// Height of a row: its name, then its bar.
-const ROW: f64 = 58.0;
+/// Height of a row: the side, the metric, then the bar.
+const ROW: f64 = 84.0;
+/// Middle of the bar within its row, and how far lines go to either side of it.
+const BAR: f64 = 58.0;
+const REACH: f64 = 18.0;
 const FOOT: f64 = 30.0;
-const FONT: f64 = 13.0;
+const FONT: f64 = 15.0;
 
 /// The picture.
 pub(super) fn forest(record: &Record, evaluation: &Evaluation) -> String {
@@ -27,23 +30,29 @@ pub(super) fn forest(record: &Record, evaluation: &Evaluation) -> String {
     let mut body = String::new();
     let ticks = axis.ticks();
     let step = ticks.windows(2).next().map_or(1.0, |w| w[1] - w[0]);
-    for value in ticks {
-        let x = axis.at(value);
-        let text = percent_of_tick(value, step);
+    for value in &ticks {
         let _ = write!(
             body,
-            r#"<line x1="{x:.1}" x2="{x:.1}" y1="0" y2="{bottom:.1}" class="grid"/><text x="{x:.1}" y="{:.1}" font-size="{FONT}" text-anchor="middle">{text}</text>"#,
-            bottom + 18.0
+            r#"<text x="{:.1}" y="{:.1}" font-size="{FONT}" text-anchor="middle">{}</text>"#,
+            axis.at(*value),
+            bottom + 18.0,
+            percent_of_tick(*value, step)
         );
     }
     for (i, row) in rows.iter().enumerate() {
-        one(&mut body, record, row, &axis, ROW * i as f64);
+        let top = ROW * i as f64;
+        let zero = std::iter::once((0.0, "zero"));
+        // Lines only beside the bars, so that they cross no text.
+        for (value, class) in ticks.iter().map(|t| (*t, "grid")).chain(zero) {
+            let x = axis.at(value);
+            let (y1, y2) = (top + BAR - REACH, top + BAR + REACH);
+            let _ = write!(
+                body,
+                r#"<line x1="{x:.1}" x2="{x:.1}" y1="{y1:.1}" y2="{y2:.1}" class="{class}"/>"#
+            );
+        }
+        one(&mut body, record, row, &axis, top);
     }
-    let zero = axis.at(0.0);
-    let _ = write!(
-        body,
-        r#"<line x1="{zero:.1}" x2="{zero:.1}" y1="0" y2="{bottom:.1}" class="zero"/>"#
-    );
     format!(
         r#"<svg viewBox="0 0 {WIDTH} {:.0}" role="img" aria-label="change of every row against the baseline">{body}</svg>"#,
         bottom + FOOT
@@ -58,16 +67,16 @@ fn one(body: &mut String, record: &Record, row: &Row, axis: &Axis, top: f64) {
         Verdict::Worse => "worse",
         Verdict::NoCall => "no_call",
     };
+    let end = WIDTH - MARGIN;
+    let (first, second) = (top + 16.0, top + 34.0);
+    let (name, load) = (escape(&shortened(side)), row.load);
     let _ = write!(
         body,
-        r#"<text x="{MARGIN}" y="{:.1}" font-size="{FONT}" class="name">{}</text><g class="{class}"><text x="{:.1}" y="{:.1}" font-size="{FONT}" text-anchor="end" class="verdict">{}</text></g>"#,
-        top + 16.0,
-        escape(&shortened(&format!("{side} · {metric} · load {}", row.load))),
-        WIDTH - MARGIN,
-        top + 16.0,
-        row.verdict.text()
+        r#"<text x="{MARGIN}" y="{first:.1}" font-size="{FONT}" class="name">{name}</text><g class="{class}"><text x="{end:.1}" y="{first:.1}" font-size="{FONT}" text-anchor="end" class="verdict">{}</text></g><text x="{MARGIN}" y="{second:.1}" font-size="{FONT}">{}, load {load}</text>"#,
+        row.verdict.text(),
+        escape(metric)
     );
-    let y = top + 38.0;
+    let y = top + BAR;
     if let Some(floor) = row.noise_floor {
         let (from, to) = (axis.at(-floor), axis.at(floor));
         let _ = write!(
@@ -102,7 +111,7 @@ fn one(body: &mut String, record: &Record, row: &Row, axis: &Axis, top: f64) {
 
 /// What fits beside the verdict.
 fn shortened(text: &str) -> String {
-    const FITS: usize = 58;
+    const FITS: usize = 42;
     if text.chars().count() <= FITS {
         return text.into();
     }

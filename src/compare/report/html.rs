@@ -186,7 +186,7 @@ fn over_time(record: &Record, load: Load, metric: usize, what: &Metric) -> Strin
     let mut plot =
         Plot::new(runs.iter().map(|r| minute(r)), valid, &format!("{} over time", what.name));
     plot.y_axis(false);
-    plot.x_axis("minutes");
+    plot.x_axis("minutes", false);
     let dots: Vec<Dot> = runs
         .iter()
         .map(|run| {
@@ -227,7 +227,7 @@ fn differences(record: &Record, row: &Row) -> String {
     plot.y_axis(true);
     plot.band(-floor, floor, "noise", &format!("A/A noise: {:.1} %", 100.0 * floor));
     plot.level(0.0, "zero");
-    plot.x_axis("pair");
+    plot.x_axis("pair", true);
     let dots = |changes: &[f64], side: usize, shape: Shape, what: &str| -> Vec<Dot> {
         changes
             .iter()
@@ -258,7 +258,7 @@ fn percentiles(record: &Record, rows: &[&Row], what: &Metric) -> String {
     let mut plot =
         Plot::new([0.0, 100.0].into_iter(), ys, &format!("percentiles of {}", what.name));
     plot.y_axis(false);
-    plot.x_axis("percentile");
+    plot.x_axis("percentile", false);
     for (side, samples) in samples {
         let points: Vec<(f64, f64)> = (0..=50)
             .filter_map(|i| {

@@ -8,11 +8,11 @@ pub(super) fn escape(text: &str) -> String {
 /// Colours are variables that dark mode replaces; wide tables scroll inside their box.
 const STYLE: &str = "
 :root { color-scheme: light dark; --ink: #1c2630; --muted: #5c6873; --back: #ffffff; --card: #f5f7f9;
-  --line: #d8dee4; --s0: #2563b0; --s1: #c2570c; --s2: #15803d; --s3: #7e3ab0; --good: #15703a;
+  --line: #d8dee4; --s0: #2563b0; --s1: #c2570c; --s2: #7e3ab0; --s3: #0e7c86; --good: #15703a;
   --bad: #b42318; --noise: #8a94a030; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6eaee; --muted: #9ba7b3; --back: #12171c; --card: #1b2229; --line: #35404b;
-    --s0: #6cabf2; --s1: #f5954a; --s2: #4cc77a; --s3: #c08bf0; --good: #4cc77a; --bad: #ff8a7d;
+    --s0: #6cabf2; --s1: #f5954a; --s2: #c08bf0; --s3: #45c4cf; --good: #4cc77a; --bad: #ff8a7d;
     --noise: #9ba7b330; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 1180px; padding: 20px 16px 48px; background: var(--back);
@@ -44,12 +44,12 @@ svg .verdict { font-weight: 600; fill: currentColor; }
 .key { display: inline-flex; align-items: center; gap: 6px; margin-right: 14px; }
 .key i { width: 11px; height: 11px; border-radius: 50%; background: var(--c); flex: none; }
 .wide { overflow-x: auto; border: 1px solid var(--line); border-radius: 10px; }
-.table { margin-bottom: 14px; } .forest { max-width: 760px; }
+.table { margin-bottom: 14px; } .forest { max-width: 560px; }
 table { border-collapse: collapse; width: 100%; font-size: .92rem; }
 th, td { padding: 6px 12px; text-align: right; border-bottom: 1px solid var(--line);
   font-variant-numeric: tabular-nums; overflow-wrap: normal; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; } tr:last-child td { border-bottom: 0; }
-td.text, th.text { white-space: normal; text-align: left; min-width: 180px; }
+td.text, th.text { white-space: normal; text-align: left; min-width: 260px; }
 th { color: var(--muted); font-weight: 600; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 4px 16px; margin: 0; font-size: .92rem; }
 dt { color: var(--muted); } dd { margin: 0; }

@@ -9,8 +9,8 @@ use std::fmt::Write;
 const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 270.0;
 /// Room for labels: left, right, top, bottom.
-const MARGIN: [f64; 4] = [64.0, 14.0, 14.0, 42.0];
-const FONT: f64 = 13.0;
+const MARGIN: [f64; 4] = [72.0, 14.0, 14.0, 46.0];
+const FONT: f64 = 15.0;
 
 /// A dot in a picture.
 pub(super) struct Dot {
@@ -121,9 +121,12 @@ impl Plot {
         }
     }
 
-    /// Numbers of the horizontal axis, and its name.
-    pub(super) fn x_axis(&mut self, name: &str) {
-        let ticks = self.x.ticks();
+    /// Numbers of the horizontal axis, whole ones if it counts something, and its name.
+    pub(super) fn x_axis(&mut self, name: &str, counts: bool) {
+        let mut ticks = self.x.ticks();
+        if counts {
+            ticks.retain(|t| *t >= 1.0 && t.fract() == 0.0);
+        }
         let step = ticks.windows(2).next().map_or(1.0, |w| w[1] - w[0]);
         let foot = self.y.from;
         for value in ticks {
