@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "what cannot be set up fails the test")]
 
 use serde_json::Value;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -32,7 +33,9 @@ fn browser() -> Option<&'static str> {
     };
     let found = BROWSERS.iter().find(runs).copied();
     if found.is_none() {
-        println!("skipped: no browser to look at the page with (Debian package chromium)");
+        // Not println: that is shown for failed tests only.
+        let what = "skipped: no browser to look at the page with (Debian package chromium)";
+        let _ = writeln!(std::io::stderr(), "{what}");
     }
     found
 }
