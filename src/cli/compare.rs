@@ -84,7 +84,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "sides", "workload", "load", "rounds", "until", "aa_rounds", "warmup", "seed"])]
     resume: Option<PathBuf>,
     /// Run nothing; show the result in FILE (a record or a report in JSON) again
-    #[arg(long, value_name = "FILE", conflicts_with = "sides")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["sides", "workload", "load", "rounds", "until", "aa_rounds", "warmup", "seed"])]
     from: Option<PathBuf>,
 
     /// Also write the result as JSON, with every sample; - for standard output, without the table
@@ -215,8 +215,12 @@ fn start(args: &Args, machine: &mut dyn Machine) -> Result<(Record, Recorder, Pa
     let sides = parse_sides(&args.sides)?;
     let workload = workload(args)?;
     machine.check(&workload, &sides)?;
-    let mut loads = args.load.clone();
-    loads.dedup();
+    let mut loads: Vec<Load> = Vec::new();
+    for load in &args.load {
+        if !loads.contains(load) {
+            loads.push(*load);
+        }
+    }
     if loads.is_empty() {
         loads.push(Load::Own);
     }
@@ -268,7 +272,7 @@ fn command_line() -> Vec<String> {
         }
         None => word,
     };
-    std::env::args().map(clean).collect()
+    std::env::args_os().map(|word| clean(word.to_string_lossy().into_owned())).collect()
 }
 
 fn resume(

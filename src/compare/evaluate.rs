@@ -301,3 +301,73 @@ pub fn precise_enough(record: &Record, precision: f64) -> bool {
             && row.assessment.interval.is_some_and(|i| i.half_width() <= precision)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An assessment of that many pairs that all changed by about `change`.
+    fn assessed(pairs: usize, change: f64) -> Assessment {
+        let wobble = |i: usize| 1.0 + change + 0.001 * (i % 3) as f64;
+        let pairs: Vec<(f64, f64)> = (0..pairs).map(|i| (2.0, 2.0 * wobble(i))).collect();
+        assess(&pairs, 1_000, &mut Pcg64::seed_from_u64(1))
+    }
+
+    fn called(
+        a: &Assessment,
+        rows: usize,
+        floor: Option<f64>,
+        better: Better,
+    ) -> (Verdict, String) {
+        call(a, (a.p * rows as f64).min(1.0), rows, floor, better)
+    }
+
+    #[test]
+    fn the_direction_decides_what_better_means() {
+        let (more, less) = (assessed(8, 0.1), assessed(8, -0.1));
+        let verdict = |a, better| called(a, 1, Some(0.02), better).0;
+        assert_eq!(verdict(&more, Better::Higher), Verdict::Better);
+        assert_eq!(verdict(&more, Better::Lower), Verdict::Worse);
+        assert_eq!(verdict(&less, Better::Lower), Verdict::Better);
+        assert_eq!(verdict(&less, Better::Higher), Verdict::Worse);
+    }
+
+    #[test]
+    fn each_lack_alone_prevents_a_call_and_is_named() {
+        let good = assessed(8, 0.1);
+        let none = assess(&[], 100, &mut Pcg64::seed_from_u64(1));
+        for (a, rows, floor, part) in [
+            (&none, 1, Some(0.02), "0 valid pairs, 6 are needed"),
+            (&assessed(5, 0.1), 1, Some(0.02), "5 valid pairs, 6 are needed"),
+            (&good, 1, None, "the noise is unknown"),
+            (&assessed(6, 0.1), 2, Some(0.02), "2 rows need 7 pairs each"),
+            (&assessed(8, -0.001), 1, Some(0.0), "the interval holds 0"),
+            (&good, 1, Some(0.2), "inside the A/A noise of 20.0 %"),
+        ] {
+            let (verdict, reason) = called(a, rows, floor, Better::Lower);
+            assert_eq!((verdict, reason.contains(part)), (Verdict::NoCall, true), "{reason}");
+        }
+        let (verdict, reason) = call(&good, 0.06, 1, Some(0.02), Better::Lower);
+        assert_eq!((verdict, reason.as_str()), (Verdict::NoCall, "p = 0.060 over 1 rows"));
+    }
+
+    #[test]
+    fn twice_and_half_weigh_the_same() {
+        let a = assess(&[(1.0, 2.0), (2.0, 1.0)], 100, &mut Pcg64::seed_from_u64(1));
+        assert!(a.change.unwrap().abs() < 1e-12);
+        let zeros = assess(&[(0.0, 1.0), (1.0, 0.0)], 100, &mut Pcg64::seed_from_u64(1));
+        assert_eq!((zeros.pairs, zeros.change), (0, None));
+    }
+
+    #[test]
+    fn noise_is_what_was_seen_or_could_not_be_excluded() {
+        let mut noise = assessed(6, 0.0);
+        noise.change = Some(-0.03);
+        noise.interval = Some(Interval { low: -0.05, high: -0.01 });
+        assert_eq!(noise_floor(&noise), Some(0.03));
+        noise.interval = Some(Interval { low: -0.09, high: 0.03 });
+        assert_eq!(noise_floor(&noise), Some(0.06));
+        noise.pairs = 2;
+        assert_eq!(noise_floor(&noise), None);
+    }
+}

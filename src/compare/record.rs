@@ -229,3 +229,88 @@ impl Recorder {
             .context("cannot write the record")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::plan::{Length, Phase};
+    use crate::compare::side::parse_sides;
+    use crate::compare::workload::{Load, Scoring, parse_workload};
+
+    fn header() -> Header {
+        let sides = parse_sides(&["kernel".into(), "baton".into()]).unwrap();
+        Header {
+            format: FORMAT.into(),
+            version: VERSION,
+            started_s: 1.0,
+            command: vec!["baton".into()],
+            sides,
+            workload: parse_workload("hackbench", &Scoring::default()).unwrap(),
+            plan: Plan {
+                sides: 2,
+                loads: vec![Load::Own],
+                warmup: 0,
+                noise_rounds: 1,
+                length: Length::Rounds(1),
+            },
+            seed: 1,
+            switched_live: false,
+            environment: Environment::default(),
+        }
+    }
+
+    fn run(slot: usize, score: f64) -> Run {
+        Run {
+            step: Step { phase: Phase::Sides, round: 0, load: Load::Own, slot, side: slot },
+            at_s: 2.0,
+            elapsed_s: score,
+            scores: vec![score],
+            counters: Counters::new(),
+            invalid: None,
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_read_and_half_a_line_is_lost_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r.jsonl");
+        let mut recorder = Recorder::create(&path, &header()).unwrap();
+        recorder.run(&run(0, 1.5)).unwrap();
+        recorder.run(&run(1, 0.1 + 0.2)).unwrap();
+        let mut text = std::fs::read_to_string(&path).unwrap();
+        text.push_str("{\"entry\":\"run\",\"ph");
+        std::fs::write(&path, &text).unwrap();
+        let record = Record::read(&path).unwrap();
+        assert_eq!(
+            (&record.header, &record.runs),
+            (&header(), &vec![run(0, 1.5), run(1, 0.1 + 0.2)])
+        );
+        let mut recorder = Recorder::resume(&path, 3.0, "boot").unwrap();
+        recorder.run(&run(0, 2.5)).unwrap();
+        let record = Record::read(&path).unwrap();
+        assert_eq!(record.resumed, ["boot"]);
+        // The run that was made again counts as it was made last.
+        assert_eq!(record.runs, [run(1, 0.1 + 0.2), run(0, 2.5)]);
+        assert!(Recorder::create(&path, &header()).unwrap_err().to_string().contains("exists"));
+    }
+
+    #[test]
+    fn what_is_no_record_is_refused() {
+        let line = |entry: &Entry| serde_json::to_string(entry).unwrap() + "\n";
+        let later = Header { version: VERSION + 1, ..header() };
+        let mut strange = run(0, 1.0);
+        strange.step.side = 7;
+        let head = line(&Entry::Header(Box::new(header())));
+        for (text, part) in [
+            (String::new(), "first line is no header"),
+            (line(&Entry::Run(run(0, 1.0))), "first line is no header"),
+            (line(&Entry::Header(Box::new(later))), "use a newer baton"),
+            (format!("{head}junk\n"), "line 2 is damaged"),
+            (head + &line(&Entry::Run(strange)), "do not fit"),
+            ("{\"record\": 3}".into(), "no result of `baton compare`"),
+        ] {
+            let error = format!("{:#}", Record::parse(&text).unwrap_err());
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

@@ -72,7 +72,15 @@ impl<'a> Session<'a> {
     /// # Errors
     /// What makes every further run pointless: no workload program, no disk.
     pub fn run(mut self) -> Result<(Record, Ending)> {
-        let ended = self.prepare_and_run();
+        let plan = self.record.header.plan.clone();
+        if !self.is_anything_left(&plan) {
+            return Ok((self.record, Ending::Complete));
+        }
+        let ended = match self.prepare_and_run(&plan) {
+            // What failed then failed because it was told to.
+            Err(_) if self.is_told_to_stop() => Ok(Ending::Interrupted),
+            other => other,
+        };
         let stopped = self.machine.stop();
         let cleaned = self.machine.clean_up();
         let ending = ended?;
@@ -81,8 +89,15 @@ impl<'a> Session<'a> {
         Ok((self.record, ending))
     }
 
-    fn prepare_and_run(&mut self) -> Result<Ending> {
-        let plan = self.record.header.plan.clone();
+    /// Whether a round that counts is still to be made.
+    fn is_anything_left(&self, plan: &Plan) -> bool {
+        let counting = [Phase::Noise, Phase::Sides].into_iter();
+        let mut rounds = counting.flat_map(|p| (0..plan.rounds(p)).map(move |r| (p, r)));
+        let next = rounds.find(|&(phase, r)| !self.record.has_round(&plan.round(phase, r)));
+        next.is_some_and(|(phase, r)| phase != Phase::Sides || !self.is_enough(plan, r))
+    }
+
+    fn prepare_and_run(&mut self, plan: &Plan) -> Result<Ending> {
         self.server = self.machine.prepare(&self.record.header.workload, self.stop)?;
         let record = &self.record;
         let ahead: usize = Phase::ALL
@@ -95,7 +110,7 @@ impl<'a> Session<'a> {
         self.progress.ahead(ahead);
         for phase in Phase::ALL {
             for round in 0..plan.rounds(phase) {
-                if phase == Phase::Sides && self.is_enough(&plan, round) {
+                if phase == Phase::Sides && self.is_enough(plan, round) {
                     return Ok(Ending::Complete);
                 }
                 let steps = plan.round(phase, round);

@@ -67,9 +67,10 @@ impl Running {
 }
 
 /// Fills the database, once.
-pub(super) fn fill(oltp: &Oltp, server: &Server) -> Result<()> {
+pub(super) fn fill(oltp: &Oltp, server: &Server, stop: &AtomicBool) -> Result<()> {
     for words in oltp.filling(server)? {
-        complete(&words, &Options::default()).context("the database cannot be filled")?;
+        complete(&words, &Options { stop: Some(stop), ..Options::default() })
+            .context("the database cannot be filled")?;
     }
     Ok(())
 }
@@ -156,7 +157,8 @@ fn postgresql(dir: &Path, stop: &AtomicBool) -> Result<Process> {
         "-c".into(),
         "max_connections=1000".into(),
     ];
-    let mut process = Process::start(&words, &Options { user, tied: true, dir: Some(dir) })?;
+    let mut process =
+        Process::start(&words, &Options { user, tied: true, dir: Some(dir), stop: None })?;
     let place = ["-h".to_string(), dir.display().to_string(), "-U".into(), POSTGRES_USER.into()];
     let mut client = vec![path_of(&["createdb"])?];
     client.extend(place);

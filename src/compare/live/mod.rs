@@ -12,10 +12,11 @@ use super::machine::{Environment, Job, Machine, Observation};
 use super::side::{Scheduler, Side};
 use super::workload::{Needed, Server, Workload};
 use crate::control::{Request, ask};
+use crate::topology::Topology;
 use anyhow::{Result, bail};
 use database::Running;
 use scheduler::Started;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 use url::Url;
@@ -26,6 +27,8 @@ pub struct Live {
     baton: PathBuf,
     /// The database to use in place of a private one.
     database_url: Option<Url>,
+    /// For the node of a CPU; `None` if it cannot be read.
+    topology: Option<Topology>,
     started: Option<Started>,
     database: Option<Running>,
 }
@@ -43,7 +46,13 @@ impl Live {
                 if sight.ops.is_empty() { "a sched_ext scheduler" } else { &sight.ops }
             );
         }
-        Ok(Self { baton: scheduler::baton(), database_url, started: None, database: None })
+        Ok(Self {
+            baton: scheduler::baton(),
+            database_url,
+            topology: Topology::read(Path::new("/")).ok(),
+            started: None,
+            database: None,
+        })
     }
 }
 
@@ -76,7 +85,7 @@ impl Machine for Live {
         };
         let server = running.server();
         self.database = Some(running);
-        database::fill(oltp, &server)?;
+        database::fill(oltp, &server, stop)?;
         Ok(Some(server))
     }
 
@@ -94,8 +103,12 @@ impl Machine for Live {
     }
 
     fn run(&mut self, job: &Job<'_>, stop: &AtomicBool) -> Result<Option<Observation>> {
-        let servers = self.database.as_ref().and_then(Running::group);
-        run::run(job, self.started.as_ref(), servers, stop)
+        let place = run::Place {
+            topology: self.topology.as_ref(),
+            scheduler: self.started.as_ref().map(Started::pid),
+            servers: self.database.as_ref().and_then(Running::group),
+        };
+        run::run(job, &place, stop)
     }
 
     fn clean_up(&mut self) -> Result<()> {

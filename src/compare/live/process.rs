@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Where servers are that are not for everyone's PATH.
@@ -64,6 +65,8 @@ pub(super) struct Options<'a> {
     pub(super) tied: bool,
     /// Its working directory.
     pub(super) dir: Option<&'a Path>,
+    /// Ends it early when set; only [`complete`] looks.
+    pub(super) stop: Option<&'a AtomicBool>,
 }
 
 impl Process {
@@ -202,6 +205,14 @@ fn text(file: &mut File) -> String {
 /// Runs a command to its end.
 pub(super) fn complete(words: &[String], options: &Options<'_>) -> Result<String> {
     let mut process = Process::start(words, options)?;
+    let told = || options.stop.is_some_and(|stop| stop.load(Ordering::Relaxed));
+    while options.stop.is_some() && process.ended().is_none() {
+        if told() {
+            process.end(Signal::TERM);
+            bail!("told to stop");
+        }
+        std::thread::sleep(POLL);
+    }
     let status = process.wait()?;
     match process.failure(status) {
         None => Ok(process.stdout()),

@@ -2,11 +2,11 @@
 
 use super::kernel::{sight, sight_with_settings};
 use super::process::{Options, Process, signal_group};
-use super::scheduler::Started;
 use super::watch::{Counts, Watch};
 use crate::compare::machine::{Job, Observation, Sight};
 use crate::compare::side::Scheduler;
 use crate::compare::workload::{LOGS, Printed};
+use crate::topology::Topology;
 use anyhow::{Context, Result};
 use rustix::process::Signal;
 use std::path::Path;
@@ -20,11 +20,21 @@ const FIRST_LOOK: Duration = Duration::from_millis(100);
 /// How often they are looked at then; each look reads a few files of each task.
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
 
-/// Runs the workload; `None` if told to stop. `servers` is a process group that belongs to it.
+/// What surrounds a run.
+#[derive(Default)]
+pub(super) struct Place<'a> {
+    /// For the node of a CPU.
+    pub(super) topology: Option<&'a Topology>,
+    /// Process of the scheduler that was started.
+    pub(super) scheduler: Option<u32>,
+    /// Process group of the database server.
+    pub(super) servers: Option<u32>,
+}
+
+/// Runs the workload; `None` if told to stop.
 pub(super) fn run(
     job: &Job<'_>,
-    started: Option<&Started>,
-    servers: Option<u32>,
+    place: &Place<'_>,
     stop: &AtomicBool,
 ) -> Result<Option<Observation>> {
     let logs = job.invocation.latency_logs.then(tempfile::tempdir).transpose();
@@ -36,9 +46,9 @@ pub(super) fn run(
         _ => sight(),
     };
     let before = look();
-    let mut watch = Watch::new(servers);
+    let mut watch = Watch::new(place.topology, place.servers);
     watch.look();
-    let counts = Counts::now(started.map(Started::pid));
+    let counts = Counts::now(place.topology, place.scheduler);
     let start = Instant::now();
     let mut processes = Vec::new();
     for _ in 0..job.invocation.copies {
@@ -47,7 +57,7 @@ pub(super) fn run(
     watch.groups(processes.iter().map(Process::group));
     let Some(statuses) = wait(&mut processes, &mut watch, start, stop)? else { return Ok(None) };
     let elapsed_s = statuses.iter().map(|(_, at)| *at).max().unwrap_or_default().as_secs_f64();
-    let mut counters = Counts::now(started.map(Started::pid)).since(&counts, elapsed_s);
+    let mut counters = Counts::now(place.topology, place.scheduler).since(&counts, elapsed_s);
     watch.add_to(&mut counters, elapsed_s);
     let after: Sight = look();
     let failure = processes
@@ -65,7 +75,7 @@ pub(super) fn run(
 /// Waits for all; the times count from `start`. Told to stop, it ends them and returns `None`.
 fn wait(
     processes: &mut [Process],
-    watch: &mut Watch,
+    watch: &mut Watch<'_>,
     start: Instant,
     stop: &AtomicBool,
 ) -> Result<Option<Vec<(ExitStatus, Duration)>>> {
@@ -140,7 +150,8 @@ mod tests {
     #[test]
     fn every_copy_runs_at_once_and_is_read() {
         let invocation = sh("sleep 0.3; echo done", 3);
-        let run = run(&job(&invocation), None, None, &AtomicBool::new(false)).unwrap().unwrap();
+        let run =
+            run(&job(&invocation), &Place::default(), &AtomicBool::new(false)).unwrap().unwrap();
         assert_eq!(run.printed.stdout, ["done\n"; 3]);
         assert!(run.printed.elapsed_s >= 0.3 && run.failure.is_none());
         assert!(run.counters.contains_key("context switches /s"), "{:?}", run.counters);
@@ -149,7 +160,8 @@ mod tests {
     #[test]
     fn a_failing_workload_is_told() {
         let invocation = sh("echo why >&2; exit 1", 1);
-        let run = run(&job(&invocation), None, None, &AtomicBool::new(false)).unwrap().unwrap();
+        let run =
+            run(&job(&invocation), &Place::default(), &AtomicBool::new(false)).unwrap().unwrap();
         assert!(run.failure.unwrap().contains("status 1: why"));
     }
 
@@ -163,7 +175,7 @@ mod tests {
                 stop.store(true, Ordering::Relaxed);
             });
             let start = Instant::now();
-            assert!(run(&job(&invocation), None, None, &stop).unwrap().is_none());
+            assert!(run(&job(&invocation), &Place::default(), &stop).unwrap().is_none());
             assert!(start.elapsed() < Duration::from_secs(10));
         });
     }

@@ -8,15 +8,14 @@ use crate::units::CpuId;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
 
 /// Most tasks that one look reads.
 const MOST_TASKS: usize = 256;
 
 /// Looks at the workload's tasks while they run.
-pub(super) struct Watch {
+pub(super) struct Watch<'a> {
     groups: BTreeSet<u32>,
-    topology: Option<Topology>,
+    topology: Option<&'a Topology>,
     /// Who scheduled the tasks that were seen.
     pub(super) charge: Charge,
     /// Looks by node on which the task was.
@@ -48,11 +47,11 @@ impl Look {
     }
 }
 
-impl Watch {
-    pub(super) fn new(servers: Option<u32>) -> Self {
+impl<'a> Watch<'a> {
+    pub(super) fn new(topology: Option<&'a Topology>, servers: Option<u32>) -> Self {
         Self {
             groups: servers.into_iter().collect(),
-            topology: Topology::read(Path::new("/")).ok(),
+            topology,
             charge: Charge::default(),
             placement: BTreeMap::new(),
             migrations: BTreeMap::new(),
@@ -111,7 +110,7 @@ impl Watch {
             self.charge.seen += 1;
             self.charge.ours += ours.min(1);
         }
-        if let Some(node) = self.topology.as_ref().and_then(|t| t.node_of(CpuId(look.cpu))) {
+        if let Some(node) = self.topology.and_then(|t| t.node_of(CpuId(look.cpu))) {
             *self.placement.entry(node.0).or_default() += 1;
         }
     }
@@ -144,11 +143,9 @@ pub(super) struct Counts {
 
 impl Counts {
     /// `scheduler` is the process of the scheduler that was started, if any.
-    pub(super) fn now(scheduler: Option<u32>) -> Self {
+    pub(super) fn now(topology: Option<&Topology>, scheduler: Option<u32>) -> Self {
         let stat = read("/proc/stat").unwrap_or_default();
-        let topology = Topology::read(Path::new("/")).ok();
-        let node =
-            |cpu: u32| topology.as_ref().and_then(|t| t.node_of(CpuId(cpu))).map_or(0, |n| n.0);
+        let node = |cpu: u32| topology.and_then(|t| t.node_of(CpuId(cpu))).map_or(0, |n| n.0);
         let total = |name: &str| -> u64 {
             let line = stat.lines().find_map(|line| line.strip_prefix(name));
             line.and_then(|n| n.trim().parse().ok()).unwrap_or_default()
@@ -266,6 +263,7 @@ fn flat(status: &Value) -> BTreeMap<String, u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn a_name_with_parentheses_hides_no_field() {
@@ -280,7 +278,8 @@ mod tests {
     #[test]
     fn own_threads_are_seen_with_their_node() {
         let stat = read("/proc/self/stat").unwrap();
-        let mut watch = Watch::new(None);
+        let topology = Topology::read(Path::new("/")).unwrap();
+        let mut watch = Watch::new(Some(&topology), None);
         watch.groups(std::iter::once(Look::parse(&stat).unwrap().group));
         watch.look();
         assert!(watch.placement.values().sum::<u64>() > 0);
