@@ -61,7 +61,7 @@ pub struct Args {
     #[arg(short, long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
     /// Go on until every interval is at most this many per cent to either side (at least 6 rounds)
-    #[arg(long, value_name = "PERCENT", value_parser = precision)]
+    #[arg(long, value_name = "PERCENT", value_parser = precision, conflicts_with = "rounds")]
     until: Option<f64>,
     /// With --until: most rounds
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(6..=10_000), requires = "until")]

@@ -38,7 +38,8 @@ fn versions(baton: &Path, workload: &Workload) -> BTreeMap<String, String> {
     let mut found = BTreeMap::from([("baton".to_string(), own)]);
     let words = [baton.display().to_string(), "--version".into()];
     if let Some(version) = first_line(&words) {
-        found.insert("scx_baton".into(), version);
+        let version = version.trim_start_matches("scx_baton").trim();
+        found.insert("scx_baton".into(), version.into());
     }
     for needed in workload.needs() {
         let words = ["dpkg-query", "-W", "-f=${Version}", needed.package].map(String::from);

@@ -27,6 +27,7 @@ pub(super) struct Watch<'a> {
 
 /// One look at one thread.
 struct Look {
+    parent: u32,
     group: u32,
     cpu: u32,
     policy: u32,
@@ -38,7 +39,7 @@ impl Look {
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         // Field 3, the state, is the first one here.
         let field = |n: usize| fields.get(n - 3)?.parse().ok();
-        Some(Self { group: field(5)?, cpu: field(39)?, policy: field(41)? })
+        Some(Self { parent: field(4)?, group: field(5)?, cpu: field(39)?, policy: field(41)? })
     }
 
     /// SCHED_OTHER, BATCH, IDLE, EXT: what sched_ext may take over.
@@ -77,7 +78,8 @@ impl<'a> Watch<'a> {
         for pid in numbers("/proc") {
             let stat = read(format!("/proc/{pid}/stat"));
             let Some(look) = stat.as_deref().and_then(Look::parse) else { continue };
-            if !self.groups.contains(&look.group) {
+            // PostgreSQL's processes leave the group, but not their parent.
+            if !self.groups.contains(&look.group) && !self.groups.contains(&look.parent) {
                 continue;
             }
             for thread in numbers(&format!("/proc/{pid}/task")) {
@@ -271,7 +273,7 @@ mod tests {
         stat.push_str(&" 0".repeat(32));
         stat.push_str(" 5 0 7 0");
         let look = Look::parse(&stat).unwrap();
-        assert_eq!((look.group, look.cpu, look.policy), (42, 5, 7));
+        assert_eq!((look.parent, look.group, look.cpu, look.policy), (1, 42, 5, 7));
         assert!(look.is_ordinary() && Look::parse("").is_none());
     }
 
