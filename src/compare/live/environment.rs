@@ -1,7 +1,7 @@
 //! Facts about this machine that belong to a result.
 
 use super::kernel;
-use super::process::{Options, POLL, Process, complete};
+use super::process::{Options, POLL, Process, complete, find};
 use crate::compare::machine::Environment;
 use crate::compare::workload::Workload;
 use crate::topology::Topology;
@@ -42,9 +42,16 @@ fn versions(baton: &Path, workload: &Workload) -> BTreeMap<String, String> {
         found.insert("scx_baton".into(), version.into());
     }
     for needed in workload.needs() {
-        let words = ["dpkg-query", "-W", "-f=${Version}", needed.package].map(String::from);
-        if let Ok(version) = complete(&words, &Options::default()) {
-            found.insert(needed.package.into(), version.trim().into());
+        // These programs do not tell their version; Debian's packages do.
+        let version = if needed.package == "rt-tests" {
+            let words = ["dpkg-query", "-W", "-f=${Version}", needed.package].map(String::from);
+            complete(&words, &Options::default()).ok().map(|v| v.trim().to_string())
+        } else {
+            let installed = needed.programs.iter().find(|p| find(p).is_some());
+            installed.and_then(|p| first_line(&[(*p).to_string(), "--version".into()]))
+        };
+        if let Some(version) = version {
+            found.insert(needed.programs[0].into(), version);
         }
     }
     found
