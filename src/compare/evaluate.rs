@@ -87,10 +87,17 @@ pub fn assess(pairs: &[(f64, f64)], resamples: usize, rng: &mut Pcg64) -> Assess
 
 /// The noise floor that an assessment of the baseline against itself gives: the difference it
 /// showed, or the one that it could not have told from none (half its interval), whichever is
-/// larger; `None` of too few pairs.
+/// larger; `None` of too few pairs. It is a share upwards; downwards the same ratio counts, see
+/// [`noise_band`].
 pub fn noise_floor(noise: &Assessment) -> Option<f64> {
     let (change, interval) = noise.change.zip(noise.interval)?;
-    (noise.pairs >= FEWEST_NOISE_PAIRS).then(|| change.abs().max(interval.half_width()))
+    let half = (interval.high.ln_1p() - interval.low.ln_1p()) / 2.0;
+    (noise.pairs >= FEWEST_NOISE_PAIRS).then(|| change.ln_1p().abs().max(half).exp_m1())
+}
+
+/// The changes that are noise, from a floor: with 100 %, from half to twice.
+pub fn noise_band(floor: f64) -> Interval {
+    Interval { low: (-floor.ln_1p()).exp_m1(), high: floor }
 }
 
 /// The verdict, and for "no call" why. `p` is the corrected one of `rows` rows.
@@ -123,7 +130,7 @@ pub fn call(
     if p > SIGNIFICANCE {
         return no_call(format!("p = {p:.3} over {rows} rows"));
     }
-    if change.abs() <= floor {
+    if noise_band(floor).holds(change) {
         return no_call(format!("inside the A/A noise of {:.1} %", 100.0 * floor));
     }
     let verdict = match (better, change > 0.0) {
@@ -364,9 +371,13 @@ mod tests {
         let mut noise = assessed(6, 0.0);
         noise.change = Some(-0.03);
         noise.interval = Some(Interval { low: -0.05, high: -0.01 });
-        assert_eq!(noise_floor(&noise), Some(0.03));
-        noise.interval = Some(Interval { low: -0.09, high: 0.03 });
-        assert_eq!(noise_floor(&noise), Some(0.06));
+        // 3 % less is 1 / 0.97 the other way.
+        assert!((noise_floor(&noise).unwrap() - (1.0 / 0.97 - 1.0)).abs() < 1e-12);
+        // From half to twice: as far as twice to either side.
+        noise.interval = Some(Interval { low: -0.5, high: 1.0 });
+        assert!((noise_floor(&noise).unwrap() - 1.0).abs() < 1e-12);
+        let band = noise_band(1.0);
+        assert!((band.low + 0.5).abs() < 1e-12 && band.high == 1.0);
         noise.pairs = 2;
         assert_eq!(noise_floor(&noise), None);
     }

@@ -3,12 +3,14 @@
 use super::page::escape;
 use super::svg::{Axis, percent_of_tick};
 use super::{interval, percent};
-use crate::compare::evaluate::{Evaluation, Row, Verdict};
+use crate::compare::evaluate::{Evaluation, Row, Verdict, noise_band};
 use crate::compare::record::Record;
 use std::fmt::Write;
 
 const WIDTH: f64 = 440.0;
 const MARGIN: f64 = 14.0;
+/// Room for half a number at either end of the axis.
+const INSET: f64 = 22.0;
 /// Height of a row: the side, the metric, then the bar.
 const ROW: f64 = 84.0;
 /// Middle of the bar within its row, and how far lines go to either side of it.
@@ -20,12 +22,7 @@ const FONT: f64 = 15.0;
 /// The picture.
 pub(super) fn forest(record: &Record, evaluation: &Evaluation) -> String {
     let rows = &evaluation.rows;
-    let values = rows.iter().flat_map(|row| {
-        let ends = row.assessment.interval.map_or([0.0; 2], |i| [i.low, i.high]);
-        let floor = row.noise_floor.unwrap_or_default();
-        [ends[0], ends[1], floor, -floor, 0.0]
-    });
-    let axis = Axis::new(values, MARGIN, WIDTH - MARGIN);
+    let axis = axis(rows);
     let bottom = ROW * rows.len() as f64 + 4.0;
     let mut body = String::new();
     let ticks = axis.ticks();
@@ -59,6 +56,18 @@ pub(super) fn forest(record: &Record, evaluation: &Evaluation) -> String {
     )
 }
 
+/// Wide enough for the intervals, and for the noise unless that dwarfs them: then its band is cut
+/// off at the edge.
+fn axis(rows: &[Row]) -> Axis {
+    let ends = |row: &Row| row.assessment.interval.map_or([0.0; 2], |i| [i.low, i.high]);
+    let farthest = rows.iter().flat_map(ends).fold(0.01, |far: f64, end| far.max(end.abs()));
+    let bands = rows.iter().filter_map(|row| row.noise_floor).map(noise_band);
+    let bands =
+        bands.flat_map(|b| [b.low, b.high]).map(|v| v.clamp(-2.0 * farthest, 2.0 * farthest));
+    let values = rows.iter().flat_map(ends).chain(bands).chain([0.01, -0.01]);
+    Axis::new(values, MARGIN + INSET, WIDTH - MARGIN - INSET)
+}
+
 fn one(body: &mut String, record: &Record, row: &Row, axis: &Axis, top: f64) {
     let side = &record.header.sides[row.side].name;
     let metric = &record.header.workload.metrics()[row.metric].name;
@@ -78,7 +87,9 @@ fn one(body: &mut String, record: &Record, row: &Row, axis: &Axis, top: f64) {
     );
     let y = top + BAR;
     if let Some(floor) = row.noise_floor {
-        let (from, to) = (axis.at(-floor), axis.at(floor));
+        let band = noise_band(floor);
+        let edge = |value: f64| axis.at(value).clamp(0.0, WIDTH);
+        let (from, to) = (edge(band.low), edge(band.high));
         let _ = write!(
             body,
             r#"<rect x="{from:.1}" y="{:.1}" width="{:.1}" height="26" rx="3" class="noise"><title>A/A noise {:.1} %</title></rect>"#,

@@ -5,7 +5,7 @@ use super::page::{document, escape};
 use super::svg::{Dot, Plot, Shape};
 use super::text::is_main;
 use super::{facts, interval, percent, short, title, verdict};
-use crate::compare::evaluate::{Beside, Evaluation, Row, Verdict};
+use crate::compare::evaluate::{Beside, Evaluation, Row, Verdict, noise_band};
 use crate::compare::plan::Phase;
 use crate::compare::record::{Record, Run};
 use crate::compare::statistics::quantile;
@@ -218,14 +218,17 @@ fn over_time(record: &Record, load: Load, metric: usize, what: &Metric) -> Strin
 fn differences(record: &Record, row: &Row) -> String {
     let (changes, noise) = (&row.assessment.changes, &row.noise.changes);
     let floor = row.noise_floor.unwrap_or_default();
+    let band = noise_band(floor);
     let ends = row.assessment.interval.map_or([0.0; 2], |i| [i.low, i.high]);
-    let ys = changes.iter().chain(noise).copied().chain([0.0, floor, -floor, ends[0], ends[1]]);
+    // At least 1 % to either side, so that an axis of nothing has sensible numbers.
+    let ys = changes.iter().chain(noise).copied();
+    let ys = ys.chain([0.01, -0.01, band.low, band.high, ends[0], ends[1]]);
     let count = changes.len().max(noise.len()).max(1) as f64;
     let name = &record.header.sides[row.side].name;
     let mut plot =
         Plot::new([0.5, count + 2.0].into_iter(), ys, &format!("{name}: paired differences"));
     plot.y_axis(true);
-    plot.band(-floor, floor, "noise", &format!("A/A noise: {:.1} %", 100.0 * floor));
+    plot.band(band.low, band.high, "noise", &format!("A/A noise: {:.1} %", 100.0 * floor));
     plot.level(0.0, "zero");
     plot.x_axis("pair", true);
     let dots = |changes: &[f64], side: usize, shape: Shape, what: &str| -> Vec<Dot> {

@@ -9,7 +9,7 @@ use std::fmt::Write;
 const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 270.0;
 /// Room for labels: left, right, top, bottom.
-const MARGIN: [f64; 4] = [72.0, 14.0, 14.0, 46.0];
+const MARGIN: [f64; 4] = [84.0, 14.0, 14.0, 46.0];
 const FONT: f64 = 15.0;
 
 /// A dot in a picture.
