@@ -23,6 +23,7 @@ pub mod agent;
 pub mod avg;
 pub mod balancer;
 pub mod cli;
+pub mod compare;
 pub mod control;
 pub mod cpumask;
 pub mod domains;

@@ -2,6 +2,7 @@
 //! the library; here it is only shown.
 
 pub mod check;
+pub mod compare;
 pub mod live;
 mod output;
 #[cfg(feature = "live")]
@@ -30,6 +31,8 @@ enum Command {
     Topo(topo::Args),
     /// Say what this machine lacks to run scx_baton, and how to get it
     Check(check::Args),
+    /// Compare schedulers or settings on a workload: is B better than A here?
+    Compare(Box<compare::Args>),
     /// Show the settings of the running scheduler
     Get(live::GetArgs),
     /// Change settings of the running scheduler
@@ -50,6 +53,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let result = match &cli.command {
         Command::Topo(args) => topo::run(args),
         Command::Check(args) => check::run(args),
+        Command::Compare(args) => compare::run(args),
         Command::Get(args) => live::get(args),
         Command::Set(args) => live::set(args),
         Command::Status(args) => live::status(args),
