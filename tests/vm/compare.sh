@@ -1,8 +1,6 @@
 # baton compare: a table, JSON and a page; no call of a thing against itself; ejected is invalid; Ctrl-C restores
-LAB=${LAB:-$PWD/target/release/baton}
 need hackbench
 need python3
-[ -x "$LAB" ] || skip "$LAB is not built"
 cd "$WORK"
 
 # field FILE EXPRESSION: Python's view of a report in JSON, as r.

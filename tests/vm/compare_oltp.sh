@@ -1,7 +1,5 @@
 # baton compare on MariaDB and PostgreSQL: every run valid and in charge of the server, which is gone afterwards
-LAB=${LAB:-$PWD/target/release/baton}
 need python3
-[ -x "$LAB" ] || skip "$LAB is not built"
 cd "$WORK"
 tried=0
 oltp() { # oltp NAME PROGRAM…: skips what is not installed

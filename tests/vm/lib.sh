@@ -1,7 +1,8 @@
 # For the tests in this folder (sourced before each of them).
 set -euo pipefail
 
-BATON=${BATON:-target/release/scx_baton}
+BATON=/run/baton-test/scx_baton
+LAB=/run/baton-test/baton
 SCX=/sys/kernel/sched_ext
 WORK=$(mktemp -d)
 LOG=$WORK/baton.log
@@ -60,8 +61,6 @@ cpu_ticks() { awk '{ sub(/.*\) /, ""); print $12 + $13 }' "/proc/$1/stat"; }
 hog() { # hog CPULIST [NICE]: starts a task that never sleeps; its pid is in $!
     taskset -c "$1" nice -n "${2:-0}" bash -c 'while :; do :; done' &
 }
-
-LAB=${LAB:-target/release/baton}
 
 # json PATH: one number out of `baton status --json`, by a path such as requests.issued.
 json() {

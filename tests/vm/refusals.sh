@@ -10,7 +10,7 @@ refused() { # refused STATUS PATTERN COMMAND…
 refused 2 "unexpected argument '--no-such-flag'" $BATON --no-such-flag
 refused 2 'not in 100..=1000000' $BATON --slice-us 0
 refused 1 'lower the first or raise the second' $BATON --slice-us 500 --slice-min-us 1000
-refused 1 "privilege" setpriv --reuid=65534 --regid=65534 --clear-groups "$PWD/$BATON"
+refused 1 "privilege" setpriv --reuid=65534 --regid=65534 --clear-groups $BATON
 refused 1 "sched_ext" unshare -m bash -c "mount -t tmpfs none $SCX && exec $BATON"
 is_state disabled || fail "state is $(state)"
 

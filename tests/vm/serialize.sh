@@ -1,23 +1,36 @@
 # each order of the serialize gate counts what its documentation says; attempts fall by 20 and more
 start_baton --workers cpu
 pids=()
-for _ in $(seq $(($(nproc) * 3 / 4))); do hog 0-$(($(nproc) - 1)); pids+=($!); done
+for _ in $(seq "$(nproc)"); do hog 0-$(($(nproc) - 1)); pids+=($!); done
 sleep 1
-declare -A attempts
-for order in always due elected; do
-    $LAB set serialize-order=$order newidle=off >/dev/null
-    sleep 6
-    attempts[$order]=$(counters serialize_attempts busy idle)
-    not_due=$(counters serialize_not_due busy idle) not_elected=$(counters serialize_not_elected busy idle)
-    note "$order: ${attempts[$order]} attempts, $not_due with nothing due, $not_elected for another CPU to make"
+# One look at all counters, at the end of the same time for each order.
+cat >"$WORK/orders.py" <<'END'
+import json, subprocess, sys, time
+lab = sys.argv[1]
+for order in ["always", "due", "elected"]:
+    subprocess.run([lab, "set", "serialize-order=" + order, "newidle=off"], check=True, stdout=subprocess.DEVNULL)
+    start = time.time()
+    time.sleep(6)
+    status = json.loads(subprocess.run([lab, "status", "--json"], check=True, capture_output=True).stdout)
+    seconds = time.time() - start
+    kinds = [level[kind] for level in status["counters"]["levels"] for kind in ["busy", "idle"]]
+    total = lambda name: sum(k[name] for k in kinds)
+    print(order, round(total("serialize_attempts") / seconds, 2), total("serialize_not_due"),
+          total("serialize_not_elected"), status["counters"]["visits"], flush=True)
+END
+python3 "$WORK/orders.py" "$LAB" >"$WORK/orders" || fail "the counters cannot be read"
+declare -A rate
+while read -r order rate_now not_due not_elected visits; do
+    rate[$order]=$rate_now
+    note "$order: $rate_now attempts a second, $not_due with nothing due, $not_elected for another CPU to make, $visits visits"
     case $order in
     always) [ "$not_due" -gt 0 ] || fail "always: no attempt with nothing due" ;;
     due) [ "$not_due" = 0 ] || fail "due: $not_due attempts with nothing due" ;;
     elected) [ "$not_due" = 0 ] && [ "$not_elected" = 0 ] || fail "elected: taken before election" ;;
     esac
-done
-[ "${attempts[always]}" -ge $((attempts[elected] * 20)) ] ||
-    fail "always ${attempts[always]} is not 20 times elected ${attempts[elected]}"
+done <"$WORK/orders"
+awk -v a="${rate[always]}" -v e="${rate[elected]}" 'BEGIN { exit !(a >= 20 * e) }' ||
+    fail "always ${rate[always]}/s is not 20 times elected ${rate[elected]}/s"
 still_attached
 stop_hogs "${pids[@]}"
 stop_baton
