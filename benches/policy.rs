@@ -3,11 +3,12 @@
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use scx_baton::balancer::fake::{FakeHost, regular_tree};
-use scx_baton::balancer::{Balancer, Config, Host, Shared, Snapshot};
+use scx_baton::balancer::{Balancer, Config, Host, MoveOutcome, Shared, Snapshot};
 use scx_baton::cpumask::Cpumask;
 use scx_baton::policy::interval::{Pace, is_due};
 use scx_baton::policy::marks::GroupMarks;
 use scx_baton::policy::should_balance::should_we_balance;
+use scx_baton::policy::tunables::OnOff;
 use scx_baton::policy::{Env, Facts, IdleType, SdStats, Tunables, decide};
 use scx_baton::units::{CpuId, Nanos};
 use std::hint::black_box;
@@ -96,7 +97,53 @@ fn full_round(c: &mut Criterion, nodes: usize, llcs: usize, busy: u32) {
     });
 }
 
+/// Pull plans of one LLC's 16 CPUs on a machine of 512, brought up to date; and an agent's newidle
+/// pass of one of them that finds nothing to pull.
+fn newidle(c: &mut Criterion) {
+    let tree = regular_tree(4, 8, 8, 2);
+    let facts = Arc::new(Facts::new(&tree));
+    let shared = Arc::new(Shared::new(&tree, &facts, TICK));
+    let shard = Cpumask::from_cpus(512, (0..16).map(CpuId));
+    let mut balancer = Balancer::new(Arc::new(tree), facts, Arc::clone(&shared), &shard);
+    let mut host = FakeHost::new(512);
+    (0..512).filter(|cpu| cpu % 3 == 0).for_each(|cpu| host.add_hogs(cpu, 2, 2 * cpu));
+    let mut config = Config::default();
+    shared.set_overloaded(true);
+    c.bench_function("pull plans of 16 CPUs of 512", |b| {
+        b.iter(|| {
+            host.now += TICK;
+            balancer.publish_plans(&mut host, &config);
+        });
+    });
+    host.refuse = Some(MoveOutcome::RefusedGone);
+    config.tunables.newidle_dice = OnOff::Off;
+    c.bench_function("newidle pass through 4 levels, 512 CPUs", |b| {
+        b.iter(|| {
+            host.now += TICK;
+            balancer.newidle(&mut host, &config, CpuId(1))
+        });
+    });
+}
+
+/// A round of one LLC's 16 CPUs, all busy, in which nothing is due.
+fn idle_round(c: &mut Criterion) {
+    let tree = regular_tree(4, 8, 8, 2);
+    let facts = Arc::new(Facts::new(&tree));
+    let shared = Arc::new(Shared::new(&tree, &facts, TICK));
+    let shard = Cpumask::from_cpus(512, (0..16).map(CpuId));
+    let mut balancer = Balancer::new(Arc::new(tree), facts, shared, &shard);
+    let mut host = FakeHost::new(512);
+    (0..512).for_each(|cpu| host.add_hogs(cpu, 2, 2 * cpu));
+    let config = Config::default();
+    balancer.round(&mut host, &config);
+    c.bench_function("round of 16 CPUs with nothing due", |b| {
+        b.iter(|| balancer.round(&mut host, &config));
+    });
+}
+
 fn all(c: &mut Criterion) {
+    newidle(c);
+    idle_round(c);
     due_pass(c, 1);
     due_pass(c, 8);
     not_due(c);

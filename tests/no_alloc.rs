@@ -1,10 +1,10 @@
-//! A round in the steady state allocates nothing, whatever it finds.
+//! Rounds, plans and newidle passes in the steady state allocate nothing, whatever they find.
 
 use scx_baton::balancer::fake::{FakeHost, FakeTask, regular_tree};
 use scx_baton::balancer::{Balancer, Config, MoveOutcome, Shared};
 use scx_baton::cpumask::Cpumask;
 use scx_baton::policy::Facts;
-use scx_baton::units::Nanos;
+use scx_baton::units::{CpuId, Nanos};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -47,6 +47,8 @@ fn rounds_allocate_nothing() {
     (1..=8).for_each(|pid| host.add(0, FakeTask::hog(pid).on(bound.clone())));
     host.add_hogs(2, 40, 100);
     host.add_hogs(17, 3, 200);
+    // The fake machine's own record of kicks.
+    host.kicks.reserve(10_000);
     let mut config = Config::default();
     // More decisions than the log holds, so that it is full and wraps.
     for round in 0..1000u64 {
@@ -56,10 +58,13 @@ fn rounds_allocate_nothing() {
         host.now += Nanos::from_secs(10);
         let before = ALLOCATIONS.with(Cell::get);
         balancer.round(&mut host, &config);
+        balancer.publish_plans(&mut host, &config);
+        balancer.newidle(&mut host, &config, CpuId(20));
         let made = ALLOCATIONS.with(Cell::get) - before;
         assert_eq!(made, 0, "in round {round}");
     }
     let counters = balancer.counters().total();
     assert!(counters.sum(|c| c.moves[MoveOutcome::RefusedGone as usize]) > 1000);
+    assert!(counters.plans_published > 0 && counters.nohz_kicks > 0);
     assert!(balancer.decisions().since(0).1 > 0, "the log has wrapped");
 }

@@ -66,12 +66,11 @@ impl ConfigCell {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
     #[test]
-    #[cfg(not(loom))]
     fn changes_come_all_or_none() {
         let cell = ConfigCell::new(Tunables::default());
         let mut copy = cell.load();
@@ -82,5 +81,39 @@ mod tests {
         cell.refresh(&mut copy);
         assert_eq!(copy.epoch, 1);
         assert_eq!(copy.tunables.get("ilb").unwrap(), "first");
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_reader_sees_one_writers_settings_whole_and_the_last_one_wins() {
+        loom::model(|| {
+            let cell = Arc::new(ConfigCell::new(Tunables::default()));
+            let pairs = [["nohz=off", "ilb=first"], ["nohz=on", "ilb=round-robin"]];
+            let writers: Vec<_> = pairs
+                .into_iter()
+                .map(|pair| {
+                    let cell = Arc::clone(&cell);
+                    loom::thread::spawn(move || cell.update(pair).unwrap())
+                })
+                .collect();
+            let is_whole = |config: &Config| {
+                let shown = ["nohz", "ilb"].map(|name| config.tunables.get(name).unwrap());
+                let shown = [shown[0].as_str(), shown[1].as_str()];
+                [["on", "idle-core"], ["off", "first"], ["on", "round-robin"]].contains(&shown)
+            };
+            let mut copy = Config::default();
+            cell.refresh(&mut copy);
+            assert!(is_whole(&copy), "{copy:?}");
+            let written: Vec<Config> = writers.into_iter().map(|w| w.join().unwrap()).collect();
+            cell.refresh(&mut copy);
+            assert!(is_whole(&copy));
+            let last = written.iter().max_by_key(|c| c.epoch).unwrap();
+            assert_eq!((copy.epoch, &copy), (2, last));
+        });
     }
 }

@@ -163,6 +163,13 @@ pub trait Host {
     /// longer `task`.
     fn push_running(&mut self, src: CpuId, dst: CpuId, task: TaskKey) -> MoveOutcome;
 
+    /// Wakes the worker that is responsible for `cpu`, which idles and has been asked to balance for
+    /// all idle CPUs (kernel: the IPI of `kick_ilb`). Nothing by default: the request then waits
+    /// for that worker's next round.
+    fn kick(&mut self, cpu: CpuId) {
+        let _ = cpu;
+    }
+
     /// Replaces `cpu`'s pull plan: the CPUs it may pull from when it runs out of work, best first.
     /// Hosts keep at least the first [`PULL_PLAN_LEN`].
     fn set_pull_plan(&mut self, cpu: CpuId, sources: &[CpuId]);

@@ -6,25 +6,31 @@
 mod config;
 pub mod fake;
 mod host;
+mod moves;
+mod newidle;
+mod nohz;
 mod pass;
 mod periodic;
 mod recent;
 mod shared;
 mod stand_in;
 mod view;
+mod work_conservation;
 
 pub use config::{Config, ConfigCell};
 pub use host::{CpuView, Host, MoveOutcome, NR_MIGRATE, PULL_PLAN_LEN, Snapshot, TaskView};
-pub use recent::{RecentMoves, UNDONE_WITHIN};
+pub use newidle::PullReport;
+pub use recent::UNDONE_WITHIN;
 pub use shared::Shared;
 pub use stand_in::StandIn;
+pub use work_conservation::{Violation, Waiting, WorkConservation};
 
 use crate::cpumask::Cpumask;
 use crate::domains::{DomainTree, Link};
 use crate::policy::detach::Chosen;
 use crate::policy::facts::Facts;
 use crate::policy::group_stats::SdStats;
-use crate::policy::newidle::IDLE_COST_FLOOR;
+use crate::policy::newidle::{IDLE_COST_FLOOR, Rng};
 use crate::policy::state::LevelState;
 use crate::stats::counters::{Counters, CountersCell};
 use crate::stats::decision_log::DecisionLog;
@@ -61,6 +67,45 @@ struct CpuSlot {
     idle: bool,
     /// What a newidle pass costs at most (kernel: `rq->max_idle_balance_cost`).
     max_idle_balance_cost: Nanos,
+    /// Levels, as bits, that its pull plan covers.
+    planned: u32,
+    /// Levels, as bits, that the dice keep out of it, and until when they hold: they are thrown once
+    /// for each use of the plan, not at each look at it.
+    diced: u32,
+    diced_until: Nanos,
+    /// The pull plan that the host has.
+    plan: PullPlan,
+}
+
+/// A pull plan: the CPUs to pull from, best first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct PullPlan {
+    sources: [CpuId; PULL_PLAN_LEN],
+    len: usize,
+}
+
+impl PullPlan {
+    fn as_slice(&self) -> &[CpuId] {
+        &self.sources[..self.len]
+    }
+
+    /// Appends a source unless it is there already or the plan is full.
+    fn add(&mut self, cpu: CpuId) {
+        if self.len < PULL_PLAN_LEN && !self.as_slice().contains(&cpu) {
+            self.sources[self.len] = cpu;
+            self.len += 1;
+        }
+    }
+}
+
+/// The sources of one level for the CPUs of one group.
+#[derive(Clone, Copy, Debug, Default)]
+struct LevelSources {
+    /// For which group, and until when they hold.
+    made_for: Option<(Link, Nanos)>,
+    plan: PullPlan,
+    /// How many at the head are equally good.
+    ties: usize,
 }
 
 /// Everything that a round changes.
@@ -71,12 +116,25 @@ struct Inner {
     view: view::View,
     counters: Counters,
     log: Arc<DecisionLog>,
-    recent: RecentMoves,
     flag_taken: Nanos,
+    rng: Rng,
+    /// Whether the host delivers kicks.
+    tickless: bool,
+    /// Whether idle CPUs are left to nohz balancing instead of being balanced by time.
+    idle_waits: bool,
+    /// Whether the plans of the last publication were empty because nobody had work to give.
+    plans_empty: bool,
+    /// One for each level below NUMA, for the group looked at last, then one for each NUMA group.
+    sources: Vec<LevelSources>,
+    /// Levels of the longest chain.
+    depth: usize,
+    /// When the plans were last brought up to date.
+    published_at: Nanos,
     // Scratch space, sized once.
     sds: SdStats,
     cpus: Cpumask,
     alternatives: Cpumask,
+    nohz_idle: Cpumask,
     tasks: Vec<TaskView>,
     chosen: Vec<Chosen>,
     keys: Vec<TaskKey>,
@@ -114,20 +172,32 @@ impl Balancer {
                 due_idle: Nanos::ZERO,
                 idle: false,
                 max_idle_balance_cost: IDLE_COST_FLOOR,
+                planned: 0,
+                diced: 0,
+                diced_until: Nanos::ZERO,
+                plan: PullPlan::default(),
             });
             let level = |link: &Link| LevelState::new(tree.domain(link.domain));
             states.extend(tree.chain(cpu).iter().map(level));
         }
+        let depth = tree.chains.iter().map(Vec::len).max().unwrap_or(0);
         let inner = Inner {
             states,
             view: view::View::new(width),
             counters: Counters::new(facts.levels()),
             log: Arc::new(DecisionLog::new(DECISIONS_KEPT)),
-            recent: RecentMoves::default(),
             flag_taken: Nanos::ZERO,
+            rng: Rng::new(u64::from(shard.first().unwrap_or_default().0)),
+            tickless: false,
+            idle_waits: false,
+            plans_empty: true,
+            sources: vec![LevelSources::default(); depth + facts.numa_groups()],
+            depth,
+            published_at: Nanos::ZERO,
             sds: SdStats::default(),
             cpus: Cpumask::new(width),
             alternatives: Cpumask::new(width),
+            nohz_idle: Cpumask::new(width),
             tasks: Vec::with_capacity(TASKS_LISTED),
             chosen: Vec::with_capacity(NR_MIGRATE),
             keys: Vec::with_capacity(NR_MIGRATE),
@@ -166,9 +236,40 @@ impl Balancer {
         }
     }
 
-    /// When the first CPU of the shard is due, by what it was doing when last looked at.
+    /// Leaves idle CPUs alone until a kick ([`Host::kick`]) asks one of them to balance for all, as
+    /// a kernel with tickless idle does. Only for hosts that deliver kicks and that call for a round
+    /// when a CPU of a shard at rest has become busy. Without effect while `nohz` is off.
+    pub fn tickless(mut self, yes: bool) -> Self {
+        self.inner.tickless = yes;
+        self.inner.idle_waits = yes;
+        self
+    }
+
+    /// Seeds the newidle dice; by default the shard's first CPU does.
+    pub fn seeded(mut self, seed: u64) -> Self {
+        self.inner.rng = Rng::new(seed);
+        self
+    }
+
+    /// When the next round has something to do, by what the CPUs were doing when last looked at;
+    /// [`Nanos::MAX`] if nothing is to be done before a kick. While a CPU of the shard is busy that
+    /// includes its part in nohz balancing.
     pub fn next_due(&self) -> Nanos {
-        let due = |s: &CpuSlot| if s.idle { s.due_idle } else { s.due_busy };
-        self.inner.slots.iter().map(due).min().unwrap_or(Nanos::MAX)
+        let inner = &self.inner;
+        let mut next = Nanos::MAX;
+        let mut any_busy = false;
+        for slot in &inner.slots {
+            any_busy |= !slot.idle;
+            if !slot.idle {
+                next = next.min(slot.due_busy);
+            } else if !inner.idle_waits {
+                next = next.min(slot.due_idle);
+            }
+        }
+        if any_busy && inner.idle_waits {
+            let tick = inner.view.now() + self.shared.pace.tick;
+            next = next.min(self.shared.nohz.next_balance().max(tick));
+        }
+        next
     }
 }

@@ -9,7 +9,7 @@ use crate::policy::interval::{is_due, next_balance};
 use crate::policy::newidle::{IDLE_COST_FLOOR, update_newidle_cost};
 use crate::policy::serialize;
 use crate::policy::skip::SkipReason;
-use crate::policy::tunables::{SerializeOnLoss, SerializeOrder, YesNo};
+use crate::policy::tunables::{OnOff, SerializeOnLoss, SerializeOrder, YesNo};
 use crate::units::Nanos;
 
 impl Balancer {
@@ -18,10 +18,29 @@ impl Balancer {
         let Self { tree, facts, shared, shard, published, inner } = self;
         let cx = Cx { tree, facts, shared, config };
         inner.begin(host, cx, shard);
+        inner.idle_waits = inner.tickless && config.tunables.nohz == OnOff::On;
+        for i in 0..inner.slots.len() {
+            let cpu = inner.slots[i].cpu;
+            inner.slots[i].idle = inner.view.idle_cpus.test(cpu);
+            // Set as soon as it is seen (kernel: `add_nr_running`); only the root takes it back.
+            if inner.view.snapshot.cpu(cpu).nr_running > 1 {
+                shared.set_overloaded(true);
+            }
+            inner.nohz_tick(cx, host, i);
+        }
+        // Before the periodic passes, so that idle CPUs come first to what there is.
+        for i in 0..inner.slots.len() {
+            if cx.shared.nohz.is_pending(inner.slots[i].cpu) {
+                inner.nohz_idle_balance(cx, host, shard, i);
+            }
+        }
         let now = inner.view.now();
         for i in 0..inner.slots.len() {
             let slot = &mut inner.slots[i];
             slot.idle = inner.view.idle_cpus.test(slot.cpu);
+            if slot.idle && inner.idle_waits {
+                continue;
+            }
             let due = if slot.idle { slot.due_idle } else { slot.due_busy };
             if now >= due {
                 let idle = if slot.idle { IdleType::Idle } else { IdleType::NotIdle };
@@ -101,7 +120,7 @@ impl Inner {
     }
 
     /// One level: the serialize flag in the configured order, and the attempt if it is due.
-    fn visit<H: Host>(
+    pub(super) fn visit<H: Host>(
         &mut self,
         cx: Cx,
         host: &mut H,

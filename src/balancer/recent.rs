@@ -18,7 +18,7 @@ struct Move {
 /// The last move of each task, one slot for each of 1,024 classes of pids: a collision forgets
 /// the older move, so the count errs towards too few.
 #[derive(Debug)]
-pub struct RecentMoves {
+pub(super) struct RecentMoves {
     slots: Box<[Move]>,
 }
 
@@ -30,7 +30,7 @@ impl Default for RecentMoves {
 
 impl RecentMoves {
     /// Notes a move; true if it takes back the task's last one.
-    pub fn note(&mut self, task: TaskKey, src: CpuId, dst: CpuId, now: Nanos) -> bool {
+    pub(super) fn note(&mut self, task: TaskKey, src: CpuId, dst: CpuId, now: Nanos) -> bool {
         let slot = &mut self.slots[task.pid as usize % SLOTS];
         let undone = slot.task == task
             && slot.src == dst

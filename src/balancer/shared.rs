@@ -1,13 +1,15 @@
 //! The words that all balancers of a machine share. Everything else belongs to one worker.
 
+use crate::balancer::recent::RecentMoves;
 use crate::domains::{DomainTree, LevelKind};
 use crate::policy::facts::Facts;
 use crate::policy::interval::Pace;
 use crate::policy::marks::GroupMarks;
+use crate::policy::nohz::Nohz;
 use crate::policy::serialize::SerializeGate;
-use crate::sync::CacheLine;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::units::{CpuId, Nanos};
+use crate::sync::{CacheLine, Mutex, lock};
+use crate::units::{CpuId, Nanos, TaskKey};
 
 /// Shared state of one machine. Each part that is written often has its own cache lines.
 #[derive(Debug)]
@@ -16,10 +18,15 @@ pub struct Shared {
     pub gate: SerializeGate,
     /// What is known of groups that affinity keeps unbalanced.
     pub marks: GroupMarks,
+    /// The idle CPUs and when to balance for them.
+    pub nohz: Nohz,
     /// Tick and longest interval.
     pub pace: Pace,
     /// Whether some CPU has more than one task (kernel: `rd->overloaded`).
     overloaded: CacheLine<AtomicBool>,
+    /// The last moves, whoever made them: one worker undoes what another did. Locked for each task
+    /// moved, which is seldom against a pass.
+    recent: Mutex<RecentMoves>,
     /// By CPU: its running task is being pushed away (kernel: `rq->active_balance`).
     active: Box<[AtomicBool]>,
 }
@@ -34,8 +41,10 @@ impl Shared {
         Self {
             gate: SerializeGate::new(highest_numa.unwrap_or(0)),
             marks: GroupMarks::new(tree.groups.len()),
+            nohz: Nohz::new(facts.node_of().into()),
             pace: Pace::new(tick, facts.nr_cpus()),
             overloaded: CacheLine(AtomicBool::new(false)),
+            recent: Mutex::new(RecentMoves::default()),
             active: (0..facts.width()).map(|_| AtomicBool::new(false)).collect(),
         }
     }
@@ -50,6 +59,11 @@ impl Shared {
         if self.is_overloaded() != value {
             self.overloaded.0.store(value, Ordering::Relaxed);
         }
+    }
+
+    /// Notes a move; true if it undoes the task's last one.
+    pub fn note_move(&self, task: TaskKey, src: CpuId, dst: CpuId, now: Nanos) -> bool {
+        lock(&self.recent).note(task, src, dst, now)
     }
 
     /// Claims a source for pushing its running task; false if another CPU is at it.

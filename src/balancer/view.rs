@@ -1,8 +1,8 @@
 //! What one balancer knows of the machine during a round.
 
-use crate::balancer::host::{Host, Snapshot};
+use crate::balancer::host::{CpuView, Host, Snapshot};
 use crate::cpumask::Cpumask;
-use crate::units::{CpuId, Nanos};
+use crate::units::{CpuId, Load, Nanos, Util};
 
 /// A snapshot with its idle CPUs as a mask, and how far it has been looked at in this round.
 #[derive(Debug)]
@@ -65,6 +65,23 @@ impl View {
     pub(super) fn read_clock<H: Host>(&mut self, host: &mut H) -> Nanos {
         host.observe(&self.few, &mut self.snapshot);
         self.snapshot.now
+    }
+
+    /// Shows a CPU as it will be when it has run out of work.
+    pub(super) fn pretend_idle(&mut self, cpu: CpuId) {
+        let view = &mut self.snapshot.cpus[cpu.index()];
+        view.nr_running = 0;
+        (view.load, view.util, view.runnable) = (Load::ZERO, Util::ZERO, Util::ZERO);
+        view.idle = true;
+        self.idle_cpus.set(cpu);
+    }
+
+    /// Shows a CPU again as it was seen.
+    pub(super) fn restore(&mut self, cpu: CpuId, view: &CpuView) {
+        self.snapshot.cpus[cpu.index()] = *view;
+        if !(view.idle && view.nr_running == 0) {
+            self.idle_cpus.clear(cpu);
+        }
     }
 
     fn note_idle(&mut self, cpus: &Cpumask) {

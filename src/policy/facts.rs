@@ -2,7 +2,7 @@
 //! per tree, so that a pass looks nothing up.
 
 use crate::cpumask::Cpumask;
-use crate::domains::{DomainId, DomainTree, GroupId, LevelKind, SdFlags};
+use crate::domains::{DomainId, DomainTree, GroupId, LevelKind, Link, SchedGroup, SdFlags};
 use crate::units::CpuId;
 use std::ops::Range;
 
@@ -17,9 +17,13 @@ pub struct Facts {
     group_flags: Vec<SdFlags>,
     group_words: Vec<Range<usize>>,
     balance_words: Vec<Range<usize>>,
-    domain_words: Vec<Range<usize>>,
+    balance_cpu: Vec<Option<CpuId>>,
     domain_slot: Vec<u8>,
     levels: Vec<LevelKind>,
+    /// By domain: how many groups of NUMA domains come before its own; `None` below NUMA.
+    numa_start: Vec<Option<u32>>,
+    numa_groups: usize,
+    node_of: Vec<u16>,
     nr_cpus: u32,
     width: usize,
 }
@@ -31,6 +35,32 @@ fn words_in_use(mask: &Cpumask) -> Range<usize> {
     let start = mask.words().iter().position(used).unwrap_or(0);
     let end = mask.words().iter().rposition(used).map_or(start, |i| i + 1);
     start..end
+}
+
+/// Numbers the widest domains below the NUMA levels, in order of their first CPU; a CPU
+/// without one is a node of its own.
+fn nodes(tree: &DomainTree) -> Vec<u16> {
+    let part = |cpu: CpuId| -> Option<CpuId> {
+        let chain = tree.chain(cpu);
+        let is_numa = |d: DomainId| tree.domain(d).flags.contains(SdFlags::NUMA);
+        match chain.iter().rfind(|link| !is_numa(link.domain)) {
+            Some(link) => tree.domain(link.domain).span.first(),
+            // Absent CPUs make no nodes.
+            None => (!chain.is_empty()).then_some(cpu),
+        }
+    };
+    let mut firsts: Vec<CpuId> = Vec::new();
+    (0..tree.chains.len())
+        .map(|cpu| {
+            let first = part(CpuId::from(cpu)).unwrap_or_default();
+            let known = firsts.iter().position(|&f| f == first);
+            known.unwrap_or_else(|| {
+                firsts.push(first);
+                firsts.len() - 1
+            })
+        })
+        .map(|node| node.min(usize::from(u16::MAX)) as u16)
+        .collect()
 }
 
 impl Facts {
@@ -75,14 +105,28 @@ impl Facts {
         let mut levels: Vec<LevelKind> = tree.domains.iter().map(|d| d.level).collect();
         levels.sort_unstable();
         levels.dedup();
+        let mut numa_groups = 0;
+        let numa_start = tree
+            .domains
+            .iter()
+            .map(|d| {
+                let before = numa_groups;
+                let is_numa = d.flags.contains(SdFlags::NUMA);
+                numa_groups += if is_numa { d.groups.len() } else { 0 };
+                is_numa.then_some(before as u32)
+            })
+            .collect();
         let slot = |d: &crate::domains::SchedDomain| {
             levels.binary_search(&d.level).unwrap_or_default().min(usize::from(u8::MAX)) as u8
         };
         Self {
+            numa_start,
+            numa_groups,
+            node_of: nodes(tree),
             domain_slot: tree.domains.iter().map(slot).collect(),
             group_words: tree.groups.iter().map(|g| words_in_use(&g.span)).collect(),
+            balance_cpu: tree.groups.iter().map(SchedGroup::balance_cpu).collect(),
             balance_words: tree.groups.iter().map(|g| words_in_use(&g.balance_mask)).collect(),
-            domain_words: tree.domains.iter().map(|d| words_in_use(&d.span)).collect(),
             nr_cpus: tree.chains.iter().filter(|c| !c.is_empty()).count().max(1) as u32,
             sibling_start,
             siblings,
@@ -92,6 +136,12 @@ impl Facts {
             levels,
             width,
         }
+    }
+
+    /// By CPU id: a number for each node, or rather for each part of the machine that lies below
+    /// all NUMA levels.
+    pub fn node_of(&self) -> &[u16] {
+        &self.node_of
     }
 
     /// CPU ids there are: highest + 1.
@@ -107,6 +157,16 @@ impl Facts {
     /// Whether any core has more than one thread (kernel: `sched_smt_active`).
     pub fn smt_active(&self) -> bool {
         self.smt_active
+    }
+
+    /// Groups of all NUMA domains together.
+    pub fn numa_groups(&self) -> usize {
+        self.numa_groups
+    }
+
+    /// Number of a group of a NUMA domain among [`Facts::numa_groups`]; `None` below NUMA.
+    pub fn numa_group(&self, link: Link) -> Option<usize> {
+        self.numa_start[link.domain.0 as usize].map(|start| (start + link.local) as usize)
     }
 
     /// Whether any cores share a cluster (kernel: `sched_cluster_active`).
@@ -139,9 +199,9 @@ impl Facts {
         self.balance_words[group.0 as usize].clone()
     }
 
-    /// Words of the domain's span that hold CPUs.
-    pub fn domain_words(&self, domain: DomainId) -> Range<usize> {
-        self.domain_words[domain.0 as usize].clone()
+    /// The CPU that balances for the group when none idles (kernel: `group_balance_cpu`).
+    pub fn balance_cpu(&self, group: GroupId) -> Option<CpuId> {
+        self.balance_cpu[group.0 as usize]
     }
 
     /// The CPU's hardware threads, itself included (kernel: `cpu_smt_mask`).

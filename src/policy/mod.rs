@@ -17,6 +17,7 @@ pub mod imbalance;
 pub mod interval;
 pub mod marks;
 pub mod newidle;
+pub mod nohz;
 pub mod numa;
 pub mod serialize;
 pub mod should_balance;

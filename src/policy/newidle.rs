@@ -2,11 +2,15 @@
 //! (kernel: `sched_balance_newidle`, `update_newidle_cost`, `update_newidle_stats`,
 //! `update_rq_avg_idle`).
 
-use crate::domains::{SchedDomain, SdFlags};
+use crate::balancer::{PULL_PLAN_LEN, Snapshot};
+use crate::domains::{GroupId, SchedDomain, SdFlags};
+use crate::policy::env::Env;
+use crate::policy::group_stats::SdStats;
 use crate::policy::skip::SkipReason;
+use crate::policy::src_group::find_src_group;
 use crate::policy::state::LevelState;
 use crate::policy::tunables::{Newidle, OnOff, Tunables, YesNo};
-use crate::units::Nanos;
+use crate::units::{CpuId, Nanos};
 
 /// Lowest cap of the average idle time's cap, and its start (kernel:
 /// `sysctl_sched_migration_cost`).
@@ -132,12 +136,46 @@ pub fn throw_dice(tunables: &Tunables, state: &LevelState, rng: &mut Rng) -> Opt
     if tunables.newidle_dice == OnOff::Off || state.newidle_ratio >= RATIO_SCALE {
         return Some(1);
     }
-    let weight = 1 + state.newidle_ratio;
     let thrown = (rng.next_u64() % u64::from(RATIO_SCALE)) as u32;
-    (thrown <= weight).then_some((RATIO_SCALE + weight / 2) / weight)
+    (thrown <= 1 + state.newidle_ratio).then_some(success_weight(tunables, state))
 }
 
-#[cfg(test)]
+/// What a success at the level counts for, the dice having let one attempt in so many pass.
+pub fn success_weight(tunables: &Tunables, state: &LevelState) -> u32 {
+    if tunables.newidle_dice == OnOff::Off || state.newidle_ratio >= RATIO_SCALE {
+        return 1;
+    }
+    let weight = 1 + state.newidle_ratio;
+    (RATIO_SCALE + weight / 2) / weight
+}
+
+/// Calls `add` for the CPUs that a newly idle CPU should pull from in the group that a newidle pass
+/// would choose at this level, most waiting tasks first. Returns the group and how many CPUs have
+/// the most, or `None` if a pass would find the level balanced.
+pub fn pull_sources(
+    env: &Env,
+    snapshot: &Snapshot,
+    sds: &mut SdStats,
+    mut add: impl FnMut(CpuId),
+) -> Option<(GroupId, usize)> {
+    let (group, ..) = find_src_group(env, snapshot, sds).ok()?;
+    let waiting = |cpu: CpuId| snapshot.cpu(cpu).nr_running.saturating_sub(1);
+    let next_below = |n| env.group_cpus(group).map(waiting).filter(|&w| w < n).max().unwrap_or(0);
+    let mut most = next_below(u32::MAX);
+    let ties = env.group_cpus(group).filter(|&cpu| most > 0 && waiting(cpu) == most).count();
+    // Down through the numbers of waiting tasks that occur; a plan holds few sources.
+    let mut added = 0;
+    while most > 0 && added < PULL_PLAN_LEN {
+        for cpu in env.group_cpus(group).filter(|&cpu| waiting(cpu) == most) {
+            add(cpu);
+            added += 1;
+        }
+        most = next_below(most);
+    }
+    Some((group, ties))
+}
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::domains::LevelKind;

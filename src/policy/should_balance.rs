@@ -37,5 +37,5 @@ fn elected(env: &Env) -> Option<CpuId> {
         }
         first_idle = first_idle.or(Some(cpu));
     }
-    first_idle.or(group.balance_cpu())
+    first_idle.or(env.facts.balance_cpu(env.local_id()))
 }

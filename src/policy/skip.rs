@@ -89,6 +89,20 @@ reasons! {
     RunningPinned = "running_pinned": "the running task may not run there";
     /// The push was refused for another reason.
     PushRefused = "push_refused": "the running task had changed meanwhile";
+    /// `nohz_balancer_kick`: nohz balancing is off.
+    NohzOff = "nohz_off": "nohz balancing is off";
+    /// `nohz_balancer_kick`: not due.
+    NohzNotDue = "nohz_not_due": "idle balancing was not due";
+    /// `nohz_balancer_kick`: no CPU idles.
+    NohzNobodyIdles = "nohz_nobody_idles": "no CPU idled";
+    /// `nohz_balancer_kick`: none of its tests held.
+    NohzNoReason = "nohz_no_reason": "the busy CPU had no reason to ask for help";
+    /// `kick_ilb`: no helper.
+    NohzNoHelper = "nohz_no_helper": "no idle CPU was there to help";
+    /// `kick_ilb`: the helper has been asked already.
+    NohzPending = "nohz_pending": "the idle CPU had been asked already";
+    /// `_nohz_idle_balance`: the helper got work.
+    NohzAborted = "nohz_aborted": "the helper got work of its own";
 }
 
 impl SkipReason {

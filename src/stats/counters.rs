@@ -12,13 +12,23 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident in $unit:literal;)+) => {
         /// Counters of one level and idle type.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct PassCounters {
             $($(#[doc = $doc])+ pub $name: u64,)+
             /// Passes that ended for each reason, by [`SkipReason::index`].
             pub skips: [u64; SkipReason::COUNT],
             /// Requests to move a task, by what became of them ([`MoveOutcome::ALL`]).
             pub moves: [u64; MoveOutcome::ALL.len()],
+        }
+
+        impl Default for PassCounters {
+            fn default() -> Self {
+                Self {
+                    $($name: 0,)+
+                    skips: [0; SkipReason::COUNT],
+                    moves: [0; MoveOutcome::ALL.len()],
+                }
+            }
         }
 
         impl PassCounters {
@@ -183,8 +193,33 @@ pub struct Counters {
     pub visits: u64,
     /// Moves that were undone within 10 ms.
     pub moves_undone: u64,
+    /// Kicks sent to idle CPUs.
+    pub nohz_kicks: u64,
+    /// Looks of busy ticks at the idle mask or counter.
+    pub nohz_checks: u64,
+    /// Writes to shared nohz lines at idle entry and exit.
+    pub nohz_line_writes: u64,
+    /// Idle entries and exits.
+    pub nohz_transitions: u64,
+    /// Walks of a helper over idle CPUs.
+    pub ilb_runs: u64,
+    /// Idle CPUs balanced by a helper.
+    pub ilb_cpus_balanced: u64,
+    /// Pull plans handed to the host because they had changed.
+    pub plans_published: u64,
+    /// Ways out of busy ticks and helpers' walks, by [`SkipReason::index`].
+    #[serde(serialize_with = "named_skips")]
+    pub nohz_skips: [u64; SkipReason::COUNT],
     /// Narrow to wide.
     pub levels: Vec<LevelCounters>,
+}
+
+fn named_skips<S: Serializer>(
+    skips: &[u64; SkipReason::COUNT],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let named = |reason: &SkipReason| (reason.name(), skips[reason.index()]);
+    serializer.collect_map(SkipReason::ALL.iter().map(named).filter(|(_, n)| *n > 0))
 }
 
 impl Counters {
@@ -197,14 +232,54 @@ impl Counters {
             rounds: 0,
             visits: 0,
             moves_undone: 0,
+            nohz_kicks: 0,
+            nohz_checks: 0,
+            nohz_line_writes: 0,
+            nohz_transitions: 0,
+            ilb_runs: 0,
+            ilb_cpus_balanced: 0,
+            plans_published: 0,
+            nohz_skips: [0; SkipReason::COUNT],
             levels: levels.iter().map(level).collect(),
         }
+    }
+
+    /// The counters that belong to no level.
+    fn plain_mut(&mut self) -> [&mut u64; 10] {
+        [
+            &mut self.rounds,
+            &mut self.visits,
+            &mut self.moves_undone,
+            &mut self.nohz_kicks,
+            &mut self.nohz_checks,
+            &mut self.nohz_line_writes,
+            &mut self.nohz_transitions,
+            &mut self.ilb_runs,
+            &mut self.ilb_cpus_balanced,
+            &mut self.plans_published,
+        ]
+    }
+
+    fn plain(&self) -> [u64; 10] {
+        [
+            self.rounds,
+            self.visits,
+            self.moves_undone,
+            self.nohz_kicks,
+            self.nohz_checks,
+            self.nohz_line_writes,
+            self.nohz_transitions,
+            self.ilb_runs,
+            self.ilb_cpus_balanced,
+            self.plans_published,
+        ]
     }
 
     /// Starts again from zero under another configuration.
     pub fn restart(&mut self, epoch: u64) {
         self.epoch = epoch;
-        (self.rounds, self.visits, self.moves_undone) = (0, 0, 0);
+        self.plain_mut().into_iter().for_each(|n| *n = 0);
+        self.nohz_skips = [0; SkipReason::COUNT];
         for level in &mut self.levels {
             let zero = PassCounters::default();
             (level.busy, level.idle, level.newidle) = (zero, zero, zero);
@@ -214,9 +289,12 @@ impl Counters {
     /// Adds another set of the same levels; the epoch becomes the later one.
     pub fn add(&mut self, other: &Self) {
         self.epoch = self.epoch.max(other.epoch);
-        self.rounds += other.rounds;
-        self.visits += other.visits;
-        self.moves_undone += other.moves_undone;
+        for (a, b) in self.plain_mut().into_iter().zip(other.plain()) {
+            *a += b;
+        }
+        for (a, b) in self.nohz_skips.iter_mut().zip(other.nohz_skips) {
+            *a += b;
+        }
         for (a, b) in self.levels.iter_mut().zip(&other.levels) {
             a.busy.add(&b.busy);
             a.idle.add(&b.idle);
@@ -231,13 +309,8 @@ impl Counters {
 
     /// Copies without allocating; both must be of the same levels.
     fn copy_from(&mut self, other: &Self) {
-        self.epoch = other.epoch;
-        self.rounds = other.rounds;
-        self.visits = other.visits;
-        self.moves_undone = other.moves_undone;
-        for (a, b) in self.levels.iter_mut().zip(&other.levels) {
-            *a = *b;
-        }
+        self.restart(other.epoch);
+        self.add(other);
     }
 }
 
@@ -278,7 +351,7 @@ impl CountersCell {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

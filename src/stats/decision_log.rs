@@ -210,6 +210,12 @@ impl DecisionLog {
         ring.next = (at + 1) % self.capacity;
     }
 
+    /// The last decision for a CPU that the ring still holds.
+    pub fn last_for(&self, cpu: CpuId) -> Option<Decision> {
+        let ring = lock(&self.ring);
+        ring.slots.iter().filter(|d| d.cpu == cpu).max_by_key(|d| d.seq).copied()
+    }
+
     /// The decisions numbered above `seq`, oldest first, and how many of those the ring had
     /// already lost.
     pub fn since(&self, seq: u64) -> (Vec<Decision>, u64) {
@@ -222,7 +228,7 @@ impl DecisionLog {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::policy::group_stats::GroupType;
@@ -271,6 +277,8 @@ mod tests {
         assert_eq!(lost, 6);
         assert_eq!(log.since(9).0.len(), 1);
         assert_eq!(log.since(10), (Vec::new(), 0));
+        assert_eq!(log.last_for(CpuId(0)).unwrap().seq, 10);
+        assert!(log.last_for(CpuId(5)).is_none(), "a source is not a CPU balanced for");
     }
 
     impl PartialEq for Decision {

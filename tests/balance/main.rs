@@ -2,4 +2,8 @@
 
 mod flags;
 mod lab;
+mod newidle;
+mod nohz;
 mod rounds;
+mod shapes;
+mod threads;

@@ -4,11 +4,11 @@ use crate::lab::{Lab, TICK};
 use scx_baton::balancer::fake::{FakeHost, FakeTask, regular_tree};
 use scx_baton::balancer::{Balancer, Config, MoveOutcome, Shared};
 use scx_baton::cpumask::Cpumask;
-use scx_baton::domains::LevelKind;
+use scx_baton::domains::{LevelKind, SdFlags};
 use scx_baton::policy::tunables::SerializeScope;
 use scx_baton::policy::{Facts, SkipReason};
 use scx_baton::stats::Counters;
-use scx_baton::units::CpuId;
+use scx_baton::units::{Capacity, CpuId, Load};
 use std::sync::Arc;
 
 #[test]
@@ -80,10 +80,10 @@ fn refused_moves_count_under_their_reason_and_take_nothing_off_the_imbalance() {
 
 /// Serialize counters over one second of a busy machine under one order.
 fn attempts_under(order: &str) -> Counters {
-    let mut lab = Lab::new(regular_tree(4, 1, 4, 1));
+    let mut lab = Lab::new(regular_tree(4, 1, 2, 2));
     lab.set(&format!("serialize-order={order}"));
     (0..16).for_each(|cpu| lab.host.add_hogs(cpu, 2, 10 * cpu + 1));
-    lab.run(1000);
+    lab.run(10_000);
     lab.counters()
 }
 
@@ -96,7 +96,8 @@ fn the_order_decides_how_often_the_flag_is_taken_in_vain() {
     assert_eq!(elected.sum(|c| c.serialize_not_due), 0);
     assert_eq!(elected.sum(|c| c.serialize_not_elected), 0);
     let attempts = |c: &Counters| c.sum(|c| c.serialize_attempts);
-    assert!(attempts(&always) > attempts(&due) && attempts(&due) >= attempts(&elected));
+    let (all, few, least) = (attempts(&always), attempts(&due), attempts(&elected));
+    assert!(all >= 20 * least && all > few && few > least, "{all} {few} {least}");
     for c in [always, due, elected] {
         assert_eq!(attempts(&c), c.sum(|c| c.serialize_acquired));
     }
@@ -159,4 +160,62 @@ fn who_loses_the_flag_tries_again_at_the_next_tick_or_backs_off() {
     assert!(seldom <= 60, "{seldom}");
     skip.run(200);
     assert_eq!(skip.host.nr_running(), vec![1; 4]);
+}
+
+#[test]
+fn a_task_too_big_for_its_cpu_moves_up() {
+    // CPUs 0-3 are small, 4-7 large; the level above both knows.
+    let mut tree = regular_tree(1, 2, 4, 1);
+    tree.domains.iter_mut().filter(|d| d.level == LevelKind::Pkg).for_each(|d| {
+        d.flags |= SdFlags::ASYM_CPUCAPACITY | SdFlags::ASYM_CPUCAPACITY_FULL;
+    });
+    let mut lab = Lab::new(tree);
+    (0..4).for_each(|cpu| lab.host.capacity[cpu] = (Capacity(512), Capacity(512)));
+    lab.host.misfit[1] = Load(1024);
+    lab.host.refresh_all();
+    lab.host.add_hogs(1, 1, 1);
+    lab.run(200);
+    assert!(lab.host.nr_running()[4..].contains(&1), "{:?}", lab.host.nr_running());
+    assert_eq!(lab.sum(|c| c.alb_pushed), 1);
+}
+
+#[test]
+fn work_leaves_a_cpu_that_interrupts_have_taken() {
+    let mut lab = Lab::new(regular_tree(1, 1, 4, 1));
+    lab.host.capacity[0].0 = Capacity(300);
+    lab.host.add_hogs(0, 1, 1);
+    lab.run(200);
+    assert_eq!(lab.host.nr_running()[0], 0);
+    lab.run(500);
+    assert_eq!(lab.host.moves.len(), 1, "and stays away");
+}
+
+#[test]
+fn every_destination_sees_all_candidates() {
+    // The task at the head may only go to CPU 2, the next only to CPU 1.
+    let mut lab = Lab::new(regular_tree(1, 1, 4, 1));
+    lab.host.add(0, FakeTask::hog(1).on(lab.mask("0")));
+    lab.host.add(0, FakeTask::hog(2).on(lab.mask("0,2")));
+    lab.host.add(0, FakeTask::hog(3).on(lab.mask("0,1")));
+    lab.run(200);
+    assert_eq!(lab.host.nr_running(), [1, 1, 1, 0]);
+}
+
+#[test]
+fn counters_belong_to_the_configuration_they_were_counted_under() {
+    let mut lab = Lab::new(regular_tree(2, 1, 4, 1));
+    (0..8).for_each(|cpu| lab.host.add_hogs(cpu, 1, 1 + cpu));
+    lab.run(300);
+    let before = lab.balancer.counters().current();
+    lab.set("serialize-scope=off");
+    lab.run(300);
+    let after = lab.balancer.counters().current();
+    assert_eq!((before.epoch, after.epoch), (0, 1));
+    assert!(before.sum(|c| c.serialize_attempts) > 0);
+    assert_eq!(after.sum(|c| c.serialize_attempts), 0);
+    let total = lab.counters();
+    assert_eq!(total.rounds, before.rounds + after.rounds);
+    let json = serde_json::to_value(&total).unwrap();
+    assert_eq!(json["levels"][1]["level"]["NUMA"], 1);
+    assert!(json["levels"][1]["busy"]["lb_count"].as_u64() > Some(0));
 }

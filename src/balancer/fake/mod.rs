@@ -8,7 +8,7 @@ mod tree;
 pub use situation::Situation;
 pub use tree::regular_tree;
 
-use crate::balancer::{CpuView, Host, MoveOutcome, Snapshot, TaskView};
+use crate::balancer::{CpuView, Host, MoveOutcome, PULL_PLAN_LEN, Snapshot, TaskView, Waiting};
 use crate::cpumask::Cpumask;
 use crate::units::{Capacity, CpuId, Load, Nanos, TaskKey, Util, Weight};
 
@@ -82,6 +82,8 @@ pub struct FakeHost {
     pub refuse: Option<MoveOutcome>,
     /// Time that each look at the machine takes.
     pub look_costs: Nanos,
+    /// The idle CPUs kicked, in order.
+    pub kicks: Vec<CpuId>,
     /// The pull plans set, by CPU.
     pub pull_plans: Vec<Vec<CpuId>>,
     views: Vec<CpuView>,
@@ -99,7 +101,8 @@ impl FakeHost {
             moves: Vec::new(),
             refuse: None,
             look_costs: Nanos::ZERO,
-            pull_plans: vec![Vec::new(); width],
+            kicks: Vec::new(),
+            pull_plans: (0..width).map(|_| Vec::with_capacity(PULL_PLAN_LEN)).collect(),
             views: vec![CpuView::default(); width],
         };
         host.refresh_all();
@@ -115,6 +118,29 @@ impl FakeHost {
     /// Adds `n` nice-0 tasks that always want to run, pids from `pid` up.
     pub fn add_hogs(&mut self, cpu: u32, n: u32, pid: u32) {
         (pid..pid + n).for_each(|pid| self.add(cpu, FakeTask::hog(pid)));
+    }
+
+    /// Takes a task off its CPU's queue: it has ended or sleeps.
+    pub fn remove(&mut self, pid: u32) {
+        for cpu in 0..self.queues.len() {
+            self.queues[cpu].retain(|t| t.key.pid != pid);
+            self.refresh(CpuId::from(cpu));
+        }
+    }
+
+    /// What waits in all queues.
+    pub fn waiting(&self) -> Vec<Waiting> {
+        let queue = |(cpu, queue): (usize, &Vec<FakeTask>)| {
+            let waits = move |t: &FakeTask| Waiting { task: t.key, cpu: CpuId::from(cpu) };
+            queue.iter().skip(1).map(waits).collect::<Vec<_>>()
+        };
+        self.queues.iter().enumerate().flat_map(queue).collect()
+    }
+
+    /// Whether a task may run on a CPU; false if there is no such task.
+    pub fn may_run(&self, task: TaskKey, cpu: CpuId) -> bool {
+        let task = self.queues.iter().flatten().find(|t| t.key == task);
+        task.is_some_and(|t| t.may_run_on(cpu))
     }
 
     /// Tasks on each CPU.
@@ -218,6 +244,10 @@ impl Host for FakeHost {
             Some(first) if first.key == task => self.take(src, dst, 0),
             _ => MoveOutcome::RefusedRunning,
         }
+    }
+
+    fn kick(&mut self, cpu: CpuId) {
+        self.kicks.push(cpu);
     }
 
     fn set_pull_plan(&mut self, cpu: CpuId, sources: &[CpuId]) {

@@ -1,0 +1,239 @@
+//! Newidle balancing: the agent's pass and the pull plans.
+
+use crate::lab::Lab;
+use scx_baton::balancer::fake::regular_tree;
+use scx_baton::balancer::{Host, MoveOutcome, PullReport};
+use scx_baton::domains::LevelKind;
+use scx_baton::policy::SkipReason;
+use scx_baton::policy::tunables::SerializeScope;
+use scx_baton::units::{CpuId, Nanos, TaskKey};
+use std::sync::Arc;
+
+/// Two nodes of four CPUs; CPUs 0-2 have two bound hogs each (they may use their node), CPU 3 is
+/// about to idle and so are 4-7. The machine is known to be overloaded.
+fn crowded(settings: &[&str]) -> Lab {
+    let mut lab = Lab::new(regular_tree(2, 1, 4, 1));
+    settings.iter().for_each(|s| lab.set(s));
+    (0..3).for_each(|cpu| lab.host.add_hogs(cpu, 2, 1 + 10 * cpu));
+    lab.shared.set_overloaded(true);
+    lab
+}
+
+fn skips(lab: &Lab, reason: SkipReason) -> u64 {
+    lab.counters().levels.iter().map(|l| l.newidle.skips[reason.index()]).sum()
+}
+
+#[test]
+fn a_cpu_about_to_idle_takes_one_task_from_nearby() {
+    let mut lab = crowded(&["newidle=agent"]);
+    assert_eq!(lab.balancer.newidle(&mut lab.host, &lab.config, CpuId(3)), 1);
+    assert_eq!(lab.host.moves.len(), 1);
+    assert!(lab.host.moves[0].1.0 < 3);
+    let numa = lab.counters().levels.last().unwrap().newidle;
+    assert_eq!(numa.lb_count, 0, "it stops after a pull");
+}
+
+#[test]
+fn from_another_node_if_there_is_nothing_nearby() {
+    let mut lab = crowded(&["newidle=agent"]);
+    assert_eq!(lab.balancer.newidle(&mut lab.host, &lab.config, CpuId(5)), 1);
+    let numa = lab.counters().levels.last().unwrap().newidle;
+    assert_eq!((numa.lb_gained, numa.serialize_acquired), (1, 1));
+}
+
+#[test]
+fn every_gate_is_counted() {
+    let mut off = crowded(&["newidle=off"]);
+    assert_eq!(off.balancer.newidle(&mut off.host, &off.config, CpuId(3)), 0);
+    assert_eq!(skips(&off, SkipReason::NewidleOff), 1);
+
+    let mut calm = crowded(&["newidle=agent"]);
+    calm.shared.set_overloaded(false);
+    assert_eq!(calm.balancer.newidle(&mut calm.host, &calm.config, CpuId(3)), 0);
+    assert_eq!(skips(&calm, SkipReason::NotOverloaded), 1);
+
+    let mut near = crowded(&["newidle=agent", "newidle-numa=no"]);
+    assert_eq!(near.balancer.newidle(&mut near.host, &near.config, CpuId(5)), 0);
+    assert_eq!(skips(&near, SkipReason::NewidleLevel), 1);
+
+    // What a pass costs is learned, and then compared with how long the CPU idles.
+    let mut short = crowded(&["newidle=agent"]);
+    short.host.refuse = Some(MoveOutcome::RefusedGone);
+    short.host.look_costs = Nanos::from_us(300);
+    short.balancer.newidle(&mut short.host, &short.config, CpuId(3));
+    let cost = short.balancer.levels_of(CpuId(3))[0].max_newidle_lb_cost;
+    assert!(cost >= Nanos::from_us(300), "{cost}");
+    assert!(short.balancer.max_idle_balance_cost(CpuId(3)) >= cost);
+    short.host.avg_idle = Nanos::from_us(100);
+    short.host.refresh_all();
+    short.balancer.newidle(&mut short.host, &short.config, CpuId(3));
+    assert_eq!(skips(&short, SkipReason::IdleTooShort), 1);
+}
+
+#[test]
+fn passes_all_makes_newidle_ask_for_the_flag() {
+    for (passes, gets) in [("all", 0), ("periodic", 1), ("busy", 1)] {
+        let mut lab = crowded(&["newidle=agent", &format!("serialize-passes={passes}")]);
+        let shared = Arc::clone(&lab.shared);
+        let held = shared.gate.try_acquire(SerializeScope::Global, LevelKind::Numa(1));
+        assert!(held.is_some());
+        assert_eq!(lab.balancer.newidle(&mut lab.host, &lab.config, CpuId(5)), gets, "{passes}");
+    }
+}
+
+#[test]
+fn the_dice_spare_attempts_at_levels_that_yield_nothing() {
+    let attempts = |dice: &str| {
+        let mut lab = crowded(&["newidle=agent", &format!("newidle-dice={dice}")]);
+        lab.host.refuse = Some(MoveOutcome::RefusedGone);
+        (0..4096).for_each(|_| {
+            lab.balancer.newidle(&mut lab.host, &lab.config, CpuId(3));
+        });
+        let counters = lab.counters();
+        let tried: u64 = counters.levels.iter().map(|l| l.newidle.lb_count).sum();
+        (tried, skips(&lab, SkipReason::NewidleDice))
+    };
+    let ((on, thrown), (off, never)) = (attempts("on"), attempts("off"));
+    assert_eq!(never, 0);
+    assert_eq!(on + thrown, off);
+    assert!(on * 3 < off, "{on} against {off}");
+}
+
+/// What the BPF side does when a CPU runs out of work: the first task of the first source in the
+/// plan that may run there.
+fn pull_by_plan(lab: &mut Lab, cpu: u32) -> Option<CpuId> {
+    let dst = CpuId(cpu);
+    let (mut tasks, mut outcomes) = (Vec::with_capacity(64), Vec::new());
+    for src in lab.host.pull_plans[dst.index()].clone() {
+        lab.host.list_queue(src, dst, &mut tasks);
+        let Some(task) = tasks.iter().find(|t| t.allowed_on_dst) else { continue };
+        lab.host.move_tasks(src, dst, &[task.key], &mut outcomes);
+        return Some(src);
+    }
+    None
+}
+
+#[test]
+fn a_plan_names_the_nearest_sources_first() {
+    let mut lab = crowded(&["newidle-dice=off"]);
+    lab.host.add_hogs(4, 3, 90);
+    lab.balancer.publish_plans(&mut lab.host, &lab.config);
+    let plan = |cpu: usize| lab.host.pull_plans[cpu].iter().map(|c| c.0).collect::<Vec<_>>();
+    // All three that have two tasks, and not the other node, which is less busy than its own.
+    assert_eq!(plan(3), [0, 1, 2]);
+    // Its own node's first, then the other's, from a different one than its neighbour.
+    assert_eq!(plan(5), [4, 2, 0, 1]);
+    assert_eq!(plan(6), [4, 0, 1, 2]);
+    assert!(lab.balancer.counters().current().plans_published >= 5);
+
+    let src = pull_by_plan(&mut lab, 3);
+    assert_eq!((src, lab.host.nr_running()[3]), (Some(CpuId(0)), 1));
+}
+
+#[test]
+fn plans_are_empty_without_overload_and_sent_only_when_they_change() {
+    let mut lab = crowded(&[]);
+    lab.balancer.publish_plans(&mut lab.host, &lab.config);
+    let sent = lab.counters().plans_published;
+    assert!(sent > 0);
+    lab.balancer.publish_plans(&mut lab.host, &lab.config);
+    assert_eq!(lab.counters().plans_published, sent);
+    lab.shared.set_overloaded(false);
+    lab.balancer.publish_plans(&mut lab.host, &lab.config);
+    assert!(lab.host.pull_plans.iter().all(Vec::is_empty));
+    for value in ["agent", "off"] {
+        let mut lab = crowded(&[&format!("newidle={value}")]);
+        lab.balancer.publish_plans(&mut lab.host, &lab.config);
+        assert!(lab.host.pull_plans.iter().all(Vec::is_empty), "{value}");
+    }
+}
+
+#[test]
+fn the_dice_of_a_plan_hold_until_it_was_used_or_grew_old() {
+    let mut lab = crowded(&["newidle-dice=on"]);
+    let publish = |lab: &mut Lab| lab.balancer.publish_plans(&mut lab.host, &lab.config);
+    publish(&mut lab);
+    let first = lab.host.pull_plans.clone();
+    (0..20).for_each(|_| publish(&mut lab));
+    assert_eq!(lab.host.pull_plans, first);
+    // Thrown again and again, each CPU gets its turn.
+    let mut planned = [false; 8];
+    for _ in 0..50 {
+        lab.host.now += Nanos::from_ms(6);
+        publish(&mut lab);
+        (0..8).for_each(|cpu| planned[cpu] |= !lab.host.pull_plans[cpu].is_empty());
+    }
+    assert_eq!(planned, [true; 8]);
+}
+
+#[test]
+fn a_stale_plan_is_harmless() {
+    let mut lab = crowded(&["newidle-dice=off"]);
+    lab.balancer.publish_plans(&mut lab.host, &lab.config);
+    (1..=30).for_each(|pid| lab.host.remove(pid));
+    assert_eq!(pull_by_plan(&mut lab, 3), None);
+    assert_eq!(lab.host.nr_running(), vec![0; 8]);
+}
+
+#[test]
+fn plans_obey_the_flags_of_newidle_and_of_the_gate() {
+    let remote = |settings: &[&str], hold: bool| {
+        let mut lab = crowded(settings);
+        lab.set("newidle-dice=off");
+        let shared = Arc::clone(&lab.shared);
+        let numa = LevelKind::Numa(1);
+        let _held = hold.then(|| shared.gate.try_acquire(SerializeScope::Global, numa));
+        lab.balancer.publish_plans(&mut lab.host, &lab.config);
+        !lab.host.pull_plans[5].is_empty()
+    };
+    assert!(remote(&[], false));
+    assert!(!remote(&["newidle-numa=no"], false));
+    assert!(!remote(&[], true), "another pass holds the level");
+    assert!(remote(&["serialize-passes=periodic"], true));
+}
+
+#[test]
+fn a_pair_is_not_planned_across_nodes() {
+    let mut lab = Lab::new(regular_tree(2, 1, 4, 1));
+    lab.set("newidle-dice=off");
+    lab.host.add_hogs(0, 2, 1);
+    lab.shared.set_overloaded(true);
+    lab.balancer.publish_plans(&mut lab.host, &lab.config);
+    assert_eq!(lab.host.pull_plans[1], [CpuId(0)], "within the node");
+    assert!(lab.host.pull_plans[5].is_empty());
+}
+
+#[test]
+fn what_a_plan_yielded_is_learned_at_its_level() {
+    let mut lab = crowded(&["newidle-dice=off"]);
+    lab.host.add_hogs(4, 2, 90);
+    lab.balancer.publish_plans(&mut lab.host, &lab.config);
+    let before = lab.balancer.levels_of(CpuId(5)).to_vec();
+    let report = PullReport {
+        cpu: CpuId(5),
+        pulled: Some((TaskKey { pid: 1, generation: 1 }, CpuId(0))),
+        cost: Nanos::from_us(8),
+        at: lab.host.now,
+    };
+    lab.balancer.report_pull(&lab.config, &report);
+    let after = lab.balancer.levels_of(CpuId(5));
+    // The near level failed, the far one succeeded; each took half the time.
+    let learned: Vec<_> = before
+        .iter()
+        .zip(after)
+        .map(|(b, a)| (a.newidle_call - b.newidle_call, a.newidle_success - b.newidle_success))
+        .collect();
+    assert_eq!(learned, [(1, 0), (1, 1)]);
+    assert_eq!(after[1].max_newidle_lb_cost, Nanos::from_us(4));
+}
+
+#[test]
+fn plans_ask_for_the_flag_seldom() {
+    let mut lab = crowded(&["newidle-dice=off"]);
+    for _ in 0..100 {
+        lab.host.now += Nanos::from_ms(1);
+        lab.balancer.publish_plans(&mut lab.host, &lab.config);
+    }
+    // Two nodes' views, each every 5 ms.
+    assert_eq!(lab.sum(|c| c.serialize_attempts), 2 * 100 / 5);
+}
