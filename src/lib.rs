@@ -29,6 +29,7 @@ pub mod domains;
 pub mod kconfig;
 pub mod policy;
 pub mod preflight;
+pub mod sim;
 pub mod stats;
 mod sync;
 pub mod topology;

@@ -14,6 +14,7 @@ mod periodic;
 mod recent;
 mod shared;
 mod stand_in;
+mod tick;
 mod view;
 mod work_conservation;
 

@@ -1,0 +1,4 @@
+//! The simulator: against queueing theory, against itself, against the paper's figures.
+
+mod determinism;
+mod queueing;
