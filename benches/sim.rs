@@ -38,7 +38,7 @@ fn main() {
         let topology = synthetic::parse(machine).expect("a size is a valid description");
         let mut workload = Workload::default();
         let (work, io) =
-            (Time::Exponential(Nanos::from_us(250)), Time::Exponential(Nanos::from_us(400)));
+            (Time::Exponential(Nanos::from_us(500)), Time::Exponential(Nanos::from_us(800)));
         generators::oltp(&mut workload, 2 * cpus, work, io, cpus);
         let mut setup = Setup::new(topology, workload, duration);
         setup.check_every = Nanos::ZERO;

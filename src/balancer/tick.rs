@@ -58,6 +58,14 @@ impl Balancer {
         inner.nohz_tick(Cx { tree, facts, shared, config }, host, i);
     }
 
+    /// A newidle pass for a CPU of the shard that is about to idle, as [`Balancer::newidle`] but
+    /// without publishing the counters.
+    pub fn newidle_quietly<H: Host>(&mut self, host: &mut H, config: &Config, cpu: CpuId) -> u32 {
+        let Some(i) = self.look_at_one(host, config, cpu) else { return 0 };
+        let Self { tree, facts, shared, inner, .. } = self;
+        inner.newidle_pass(Cx { tree, facts, shared, config }, host, i)
+    }
+
     /// Makes the counters of ticks and idle entries visible.
     pub fn publish(&self) {
         self.published.publish(&self.inner.counters);

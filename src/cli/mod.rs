@@ -6,6 +6,7 @@ pub mod live;
 mod output;
 #[cfg(feature = "live")]
 pub mod scheduler;
+pub mod sim;
 pub mod topo;
 
 use clap::{Parser, Subcommand};
@@ -28,6 +29,8 @@ struct Cli {
 enum Command {
     /// Show the machine and its tree of sched domains
     Topo(topo::Args),
+    /// Run the balancer on a simulated machine
+    Sim(Box<sim::Args>),
     /// Say what this machine lacks to run scx_baton, and how to get it
     Check(check::Args),
     /// Show the settings of the running scheduler
@@ -49,6 +52,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let result = match &cli.command {
         Command::Topo(args) => topo::run(args),
+        Command::Sim(args) => sim::run(args),
         Command::Check(args) => check::run(args),
         Command::Get(args) => live::get(args),
         Command::Set(args) => live::set(args),

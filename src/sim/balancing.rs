@@ -95,7 +95,7 @@ impl Sim {
             Call::Tick => balancer.tick(m, config, cpu),
             Call::EnterIdle => balancer.enter_idle(m, config, cpu),
             Call::Newidle => {
-                balancer.newidle(m, config, cpu);
+                balancer.newidle_quietly(m, config, cpu);
                 m.cpus[cpu.index()].max_newidle_cost = balancer.max_idle_balance_cost(cpu);
             }
             Call::Round => {
@@ -181,7 +181,10 @@ impl Sim {
         };
         let topology = &self.setup.topology;
         match change {
-            Change::Clock(ahead) => self.machine.clock_ahead += ahead,
+            Change::Clock(ahead) => {
+                self.machine.clock_ahead += ahead;
+                self.machine.cpus.iter_mut().for_each(|c| c.fresh_until = Nanos::ZERO);
+            }
             Change::Offline(cpu) if self.machine.online.test(cpu) => {
                 if self.machine.online.weight() > 1 {
                     self.machine.take_offline(cpu);

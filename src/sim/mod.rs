@@ -11,10 +11,14 @@ pub mod costs;
 mod engine;
 mod events;
 pub mod generators;
+pub mod html;
 mod machine;
 pub mod program;
 pub mod random;
 mod report;
+pub mod reproduce;
+pub mod rtapp;
+pub mod scenario;
 mod task;
 mod trace;
 

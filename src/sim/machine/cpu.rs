@@ -61,6 +61,8 @@ pub(crate) struct Cpu {
     pub(crate) pull_plan: Vec<CpuId>,
     pub(crate) time: [u64; Cause::COUNT],
     pub(crate) idle_ns: u64,
+    /// Until when the view kept of it holds; zero after a change.
+    pub(crate) fresh_until: Nanos,
     load: f64,
     util: f64,
     runnable: f64,
@@ -92,6 +94,7 @@ impl Cpu {
             pull_plan: Vec::new(),
             time: [0; Cause::COUNT],
             idle_ns: 0,
+            fresh_until: Nanos::ZERO,
             load: 0.0,
             util: 0.0,
             runnable: 0.0,
@@ -112,6 +115,7 @@ impl Cpu {
 
     /// Brings the averages up to date; before every change of what runs or waits here.
     pub(crate) fn average(&mut self, now: Nanos) {
+        self.fresh_until = Nanos::ZERO;
         let dt = now - self.averaged_at;
         if dt == Nanos::ZERO {
             return;

@@ -44,8 +44,15 @@ impl Machine {
     fn view(&mut self, cpu: CpuId) -> CpuView {
         let now = self.now;
         let c = &mut self.cpus[cpu.index()];
+        if now < c.fresh_until {
+            return self.views[cpu.index()];
+        }
         if now - c.averaged_at() > STALE {
             c.average(now);
+        }
+        // A misfit grows while it runs.
+        if c.capacity == self.largest {
+            c.fresh_until = c.averaged_at() + STALE;
         }
         let (load, util, runnable) = c.averages();
         let current = c.current();
@@ -56,7 +63,7 @@ impl Machine {
             }
             _ => Load::ZERO,
         };
-        CpuView {
+        let view = CpuView {
             nr_running: c.nr_running(),
             load: Load(load),
             util: Util(util),
@@ -68,7 +75,9 @@ impl Machine {
             idle_since: c.idle_since + self.clock_ahead,
             avg_idle: c.avg_idle,
             current: current.map_or(TaskKey::default(), |id| self.tasks[id.index()].key),
-        }
+        };
+        self.views[cpu.index()] = view;
+        view
     }
 
     /// Brings a snapshot up to date without any cost, for observers.

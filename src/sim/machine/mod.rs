@@ -18,6 +18,7 @@ use super::events::{Event, EventQueue, TaskId};
 use super::program::Workload;
 use super::task::{Task, TaskState};
 use super::trace::Tracer;
+use crate::balancer::CpuView;
 use crate::cpumask::Cpumask;
 use crate::topology::{Partition, Topology};
 use crate::units::{CpuId, Nanos};
@@ -84,12 +85,18 @@ pub struct Totals {
     pub moves: [u64; 4],
 }
 
+/// Where one CPU is.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    core: u32,
+    llc: u32,
+    package: u32,
+}
+
 /// Where CPUs are, in tables that are quick to ask.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
-    core: Vec<u32>,
-    llc: Vec<u32>,
-    package: Vec<u32>,
+    by_cpu: Vec<Place>,
     node: Vec<u32>,
     pub(crate) siblings: Vec<Vec<CpuId>>,
     llcs: Vec<Cpumask>,
@@ -101,9 +108,7 @@ pub(crate) struct Places {
 impl Places {
     fn new(topology: &Topology) -> Self {
         let width = topology.width;
-        let of = |p: &Partition| -> Vec<u32> {
-            (0..width).map(|c| p.of(CpuId::from(c)).map_or(u32::MAX, |n| n as u32)).collect()
-        };
+        let of = |p: &Partition, c| p.of(CpuId::from(c)).map_or(u32::MAX, |n| n as u32);
         let nr = topology.nodes.len();
         let near = |from: usize| {
             let mut order: Vec<u32> = (0..nr as u32).collect();
@@ -112,9 +117,13 @@ impl Places {
         };
         let node = |c| topology.node_index(CpuId::from(c)).map_or(0, |n| n as u32);
         Self {
-            core: of(&topology.cores),
-            llc: of(&topology.llcs),
-            package: of(&topology.packages),
+            by_cpu: (0..width)
+                .map(|c| Place {
+                    core: of(&topology.cores, c),
+                    llc: of(&topology.llcs, c),
+                    package: of(&topology.packages, c),
+                })
+                .collect(),
             node: (0..width).map(node).collect(),
             siblings: (0..width)
                 .map(|c| {
@@ -131,14 +140,15 @@ impl Places {
 
     /// How far two CPUs are from each other.
     pub(crate) fn distance(&self, a: CpuId, b: CpuId) -> Distance {
-        let (a, b) = (a.index(), b.index());
         if a == b {
-            Distance::Same
-        } else if self.core[a] == self.core[b] {
+            return Distance::Same;
+        }
+        let (a, b) = (&self.by_cpu[a.index()], &self.by_cpu[b.index()]);
+        if a.core == b.core {
             Distance::Core
-        } else if self.llc[a] == self.llc[b] {
+        } else if a.llc == b.llc {
             Distance::Llc
-        } else if self.package[a] == self.package[b] {
+        } else if a.package == b.package {
             Distance::Package
         } else {
             Distance::Far
@@ -194,6 +204,7 @@ pub(crate) struct Machine {
     pub(crate) tracer: Tracer,
     largest: crate::units::Capacity,
     scratch: Vec<(Nanos, TaskId)>,
+    views: Vec<CpuView>,
 }
 
 impl Machine {
@@ -242,6 +253,7 @@ impl Machine {
             tracer: Tracer::default(),
             largest: cpus.iter().map(|c| c.capacity).max().unwrap_or_default(),
             scratch: Vec::new(),
+            views: vec![CpuView::default(); width],
             cpus,
         };
         topology.online.iter().for_each(|cpu| machine.bring_online(cpu));
@@ -258,6 +270,7 @@ impl Machine {
         self.online.set(cpu);
         self.idle.set(cpu);
         let c = &mut self.cpus[cpu.index()];
+        c.average(self.now);
         c.state = CpuState::Idle;
         c.idle_since = self.now;
         if !self.rules.tickless {

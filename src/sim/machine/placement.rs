@@ -51,7 +51,7 @@ impl Machine {
     }
 
     fn llc_of(&self, cpu: CpuId) -> Option<&Cpumask> {
-        self.places.llcs.get(self.places.llc[cpu.index()] as usize)
+        self.places.llcs.get(self.places.by_cpu[cpu.index()].llc as usize)
     }
 
     fn idle_on_node(&self, node: u32, start: CpuId, task: TaskId) -> Option<CpuId> {
