@@ -128,9 +128,11 @@ impl Sim {
                 let counter = counted && i % 2 == 1;
                 lines.push(if counter { LineId::Counter } else { LineId::Mask });
             }
-            let read = if counted { LineId::Counter } else { LineId::Mask };
+            let read = if counted { LineId::ReadCounter } else { LineId::ReadMask };
             lines.extend((before.checks..after.checks).map(|_| read));
         }
+        // The last one is taken first.
+        lines.reverse();
         let busy = matches!(m.cpus[cpu.index()].state, CpuState::Busy(_));
         if acquired > 0 {
             self.held_until = m.now + took + Nanos(m.costs.line_ns[1]);
@@ -146,7 +148,7 @@ impl Sim {
             }
             return;
         }
-        for line in lines.drain(..) {
+        while let Some(line) = lines.pop() {
             m.access_now(cpu, line);
         }
         m.cpus[cpu.index()].lines = lines;
@@ -189,11 +191,13 @@ impl Sim {
                 if self.machine.online.weight() > 1 {
                     self.machine.take_offline(cpu);
                     self.build_balancers(true);
+                    self.enter_idle_all();
                 }
             }
             Change::Online(cpu) if topology.online.test(cpu) && !self.machine.online.test(cpu) => {
                 self.machine.bring_online(cpu);
                 self.build_balancers(true);
+                self.enter_idle_all();
             }
             Change::Offline(_) | Change::Online(_) => {}
         }
@@ -205,6 +209,7 @@ impl Sim {
         self.machine.events.plan(next, Event::Sample);
         let limit = Nanos::from_ms(u64::from(self.config.tunables.wc_limit_ms));
         if self.machine.idle.is_empty() {
+            // Nobody can idle too long: what waits does not matter.
             self.waiting.clear();
         } else {
             self.machine.waiting(&mut self.waiting);

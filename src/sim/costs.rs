@@ -223,12 +223,19 @@ pub struct Line {
     owner: Option<CpuId>,
     #[serde(skip)]
     free_at: Nanos,
+    /// Whether others have read it since the last write.
+    #[serde(skip)]
+    shared: bool,
     /// Operations.
     pub accesses: u64,
     /// Operations that had to fetch the line.
     pub transfers: u64,
-    /// Time spent by all CPUs together, queueing included.
+    /// Time spent on these by all CPUs together, queueing included.
     pub time_ns: u64,
+    /// Plain reads.
+    pub reads: u64,
+    /// Time spent on reads by all CPUs together, queueing included.
+    pub read_ns: u64,
 }
 
 impl Line {
@@ -241,7 +248,11 @@ impl Line {
         costs: &Costs,
         distance: impl FnOnce(CpuId) -> Distance,
     ) -> Nanos {
-        let far = self.owner.map_or(Distance::Llc, distance);
+        let mut far = self.owner.map_or(Distance::Llc, distance);
+        if std::mem::take(&mut self.shared) {
+            // The readers' copies have to go first.
+            far = far.max(Distance::Llc);
+        }
         // An operation on a line already held still takes the time of a locked instruction.
         let service = costs.transfer(far).max(costs.line_ns[0].min(8));
         let done = now.max(self.free_at) + Nanos(service);
@@ -250,6 +261,39 @@ impl Line {
         self.time_ns += (done - now).0;
         self.owner = Some(cpu);
         self.free_at = done;
+        done
+    }
+
+    /// A plain read. The first after a write fetches the line from its writer, and is in the way of
+    /// others for as long as a write would be; further ones are served from the shared copy, one
+    /// after the other but quickly.
+    pub fn read(
+        &mut self,
+        cpu: CpuId,
+        now: Nanos,
+        costs: &Costs,
+        distance: impl FnOnce(CpuId) -> Distance,
+    ) -> Nanos {
+        let far = match self.owner {
+            Some(owner) if owner != cpu => distance(owner),
+            _ => Distance::Same,
+        };
+        let begins = now.max(self.free_at);
+        let (done, free) = match (far, self.shared) {
+            (Distance::Same, _) => (begins, begins),
+            (_, false) => {
+                let done = begins + Nanos(costs.transfer(far));
+                (done, done)
+            }
+            (_, true) => {
+                let latency = Nanos(costs.transfer(far.min(Distance::Llc)));
+                (begins + latency, begins + Nanos(costs.transfer(Distance::Core)))
+            }
+        };
+        self.shared |= far != Distance::Same;
+        self.free_at = free;
+        self.reads += 1;
+        self.read_ns += (done - now).0;
         done
     }
 }
@@ -263,6 +307,17 @@ pub enum LineId {
     Mask,
     /// The nohz counter.
     Counter,
+    /// A look at the mask.
+    ReadMask,
+    /// A look at the counter.
+    ReadCounter,
+}
+
+impl LineId {
+    /// Whether it is only read.
+    pub const fn is_read(self) -> bool {
+        matches!(self, Self::ReadMask | Self::ReadCounter)
+    }
 }
 
 /// The shared lines of a machine.
@@ -287,8 +342,8 @@ impl Lines {
     pub fn get(&mut self, id: LineId, cpu: CpuId) -> &mut Line {
         match id {
             LineId::Flag => &mut self.flag,
-            LineId::Mask => &mut self.mask[cpu.index() / 512],
-            LineId::Counter => &mut self.counter,
+            LineId::Mask | LineId::ReadMask => &mut self.mask[cpu.index() / 512],
+            LineId::Counter | LineId::ReadCounter => &mut self.counter,
         }
     }
 }

@@ -169,6 +169,7 @@ impl Sim {
             setup,
         };
         sim.build_balancers(false);
+        sim.enter_idle_all();
         sim.begin();
         sim
     }
@@ -199,6 +200,22 @@ impl Sim {
             self.machine.events.plan(self.setup.check_every, Event::Sample);
         }
         self.settle();
+    }
+
+    /// Lets fresh nohz state know which CPUs idle.
+    pub(super) fn enter_idle_all(&mut self) {
+        if self.setup.executors != Executors::Cpu || !self.machine.rules.tickless {
+            return;
+        }
+        for i in 0..self.machine.width() {
+            // At no cost: they have idled all along.
+            let worker = self.worker_of[i] as usize;
+            if self.machine.cpus[i].state == CpuState::Idle
+                && let Some(balancer) = self.balancers.get_mut(worker)
+            {
+                balancer.enter_idle(&mut self.machine, &self.config, CpuId::from(i));
+            }
+        }
     }
 
     pub(super) fn build_balancers(&mut self, rebuilt: bool) {

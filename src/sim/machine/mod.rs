@@ -356,7 +356,11 @@ impl Machine {
         let Some(id) = self.cpus[cpu.index()].lines.pop() else { return };
         let places = &self.places;
         let line = self.lines.get(id, cpu);
-        let done = line.access(cpu, now, &self.costs, |owner| places.distance(owner, cpu));
+        let distance = |owner| places.distance(owner, cpu);
+        let done = match id.is_read() {
+            true => line.read(cpu, now, &self.costs, distance),
+            false => line.access(cpu, now, &self.costs, distance),
+        };
         self.cpus[cpu.index()].line_asked = Some((now, id));
         self.events.plan(done, Event::LineDone(cpu));
     }
@@ -384,7 +388,11 @@ impl Machine {
         let from = self.now.max(self.cpus[cpu.index()].kernel_until);
         let places = &self.places;
         let line = self.lines.get(id, cpu);
-        let done = line.access(cpu, from, &self.costs, |owner| places.distance(owner, cpu));
+        let distance = |owner| places.distance(owner, cpu);
+        let done = match id.is_read() {
+            true => line.read(cpu, from, &self.costs, distance),
+            false => line.access(cpu, from, &self.costs, distance),
+        };
         self.steal(cpu, cause_of(id), (done - from).0);
     }
 }
@@ -392,6 +400,6 @@ impl Machine {
 fn cause_of(line: LineId) -> Cause {
     match line {
         LineId::Flag => Cause::Flag,
-        LineId::Mask | LineId::Counter => Cause::Nohz,
+        _ => Cause::Nohz,
     }
 }

@@ -13,15 +13,16 @@ use crate::units::Nanos;
 use std::fmt::Write;
 
 /// Line transfers of Granite Rapids, which nobody has published: the one thing that was fitted, to
-/// the 7.6 to 7.8 % of cycles that `always` took.
-const FITTED: [u64; 4] = [10, 60, 90, 175];
+/// the 7.6 to 7.8 % of cycles that `always` took. 1.5 times what the preset assumes for a single
+/// compare-exchange, all by one factor.
+const FITTED: [u64; 4] = [15, 90, 135, 262];
 
 fn setup(machine: &str, cpus: u32, order: SerializeOrder, duration: Nanos) -> Option<Setup> {
     let topology = synthetic::parse(machine).ok()?;
     let mut w = Workload::default();
     let (work, io) =
-        (Time::Exponential(Nanos::from_us(350)), Time::Exponential(Nanos::from_us(600)));
-    oltp(&mut w, 3 * cpus, work, io, cpus);
+        (Time::Exponential(Nanos::from_us(500)), Time::Exponential(Nanos::from_us(800)));
+    oltp(&mut w, 2 * cpus, work, io, cpus);
     let mut setup = Setup::new(topology, w, duration);
     setup.costs.line_ns = FITTED;
     setup.tunables.serialize_order = order;
@@ -46,6 +47,9 @@ pub(super) fn run(size: Size) -> Reproduction {
     let flag = |i: usize| runs[i].as_ref().map_or(f64::NAN, |r: &Report| r.share(Cause::Flag));
     let done = |i: usize| runs[i].as_ref().map_or(f64::NAN, |r: &Report| r.done_per_s);
     let gain = |i: usize| (done(i) / done(0) - 1.0) * 100.0;
+    let operations =
+        |i: usize| runs[i].as_ref().map_or(f64::NAN, |r: &Report| r.lines.flag.accesses as f64);
+    let fewer = operations(2) * 100.0 / operations(1);
     let figure = |what: &str, paper, simulated, wanted| Figure {
         what: what.into(),
         paper,
@@ -58,7 +62,7 @@ pub(super) fn run(size: Size) -> Reproduction {
     let figures = vec![
         figure("cycles in the flag, always (%)", Some(7.7), flag(0), share),
         figure("cycles in the flag, due (%)", Some(0.05), flag(1), (0.0, 0.1)),
-        figure("cycles in the flag, elected (%)", None, flag(2), (0.0, flag(1))),
+        figure("operations on the flag, elected (% of due)", None, fewer, (0.0, 99.9)),
         figure("throughput, due against always (%)", Some(8.0), gain(1), gains),
         figure("throughput, elected against always (%)", Some(5.0), gain(2), gains),
     ];
@@ -89,7 +93,8 @@ pub(super) fn run(size: Size) -> Reproduction {
             "1,000 ticks a second, all CPUs at the same moment (no skew_tick): the attempts of a \
              tick queue for the line"
                 .into(),
-            "OLTP: three clients for each CPU, stretches of work of 350 us, I/O of 600 us".into(),
+            "OLTP: two clients for each CPU, stretches of work of 500 us, I/O of 800 us: no CPU idles for \
+             long, but all do now and then, and each idle entry brings the next pass nearer".into(),
             "newidle passes do not take the flag, as in the kernels measured".into(),
         ],
         notes,

@@ -22,6 +22,7 @@ fn setup(bug: Bug, with: bool) -> Option<Setup> {
     let mut w = Workload::default();
     let mut changes = Vec::new();
     let mut placement = Placement::Stay;
+    let mut limit_ms = LIMIT_MS;
     let machine = match bug {
         Bug::GroupImbalance => {
             // One heavy task on node 0 and 64 light ones that start on node 1.
@@ -44,12 +45,18 @@ fn setup(bug: Bug, with: bool) -> Option<Setup> {
             "mesh8"
         }
         Bug::OverloadOnWakeup => {
-            // Node 0's tasks sleep and are woken there; node 1 idles.
+            // A task on node 0 wakes more workers than node 0 has CPUs; node 1 idles in between.
             placement = if with { Placement::WakersNode } else { Placement::Anywhere };
-            let steps = vec![Op::Run(us(800)), Op::Sleep(us(100)), Op::Done];
-            let task = w.template("task", forever(steps));
-            w.start(task, 12);
-            w.starts[0].on = Some(0);
+            let go = w.semaphore(0);
+            let steps = vec![Op::Wait(go), Op::Run(us(2000)), Op::Done];
+            let worker = w.template("worker", forever(steps));
+            w.start(worker, 12);
+            let mut steps = vec![Op::Post(go); 12];
+            steps.extend([Op::Run(us(50)), Op::Sleep(us(2000))]);
+            let waker = w.template("waker", forever(steps));
+            w.templates[waker as usize].allowed = Some(Cpumask::from_cpus(16, [CpuId(0)]));
+            w.start(waker, 1);
+            limit_ms = LIMIT_MS / 20;
             "2x1x8 dist=10,21"
         }
         Bug::MissingDomains => {
@@ -67,7 +74,7 @@ fn setup(bug: Bug, with: bool) -> Option<Setup> {
     setup.rules.placement = placement;
     setup.bug = with.then_some(bug);
     setup.changes = changes;
-    setup.tunables.wc_limit_ms = LIMIT_MS;
+    setup.tunables.wc_limit_ms = limit_ms;
     Some(setup)
 }
 
@@ -87,7 +94,11 @@ pub(super) fn run(_size: Size) -> Reproduction {
         name: "wasted-cores",
         figures,
         assumptions: vec![
-            format!("a CPU that idles for more than {LIMIT_MS} ms while work waits is a violation"),
+            format!(
+                "a CPU that idles for more than {LIMIT_MS} ms while work waits is a violation; {} ms \
+                 for overload-on-wakeup, whose idle times are short and many",
+                LIMIT_MS / 20
+            ),
             "the bugs are put back at the boundary of the policy (what it sees, its domains, \
              wake-up placement); its code is the one that runs live"
                 .into(),
