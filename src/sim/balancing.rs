@@ -108,11 +108,17 @@ impl Sim {
         let after = Shares::of(balancer.running_counters());
         drop(blockers);
         let took = self.machine.end_look();
-        self.charge_lines(cpu, before, after, took);
+        self.charge_lines(cpu, call, (before, after), took);
     }
 
     /// Charges the accesses to shared lines that a call made.
-    fn charge_lines(&mut self, cpu: CpuId, before: Shares, after: Shares, took: Nanos) {
+    fn charge_lines(
+        &mut self,
+        cpu: CpuId,
+        call: Call,
+        (before, after): (Shares, Shares),
+        took: Nanos,
+    ) {
         let acquired = after.acquired - before.acquired;
         let m = &mut self.machine;
         let mut lines = std::mem::take(&mut m.cpus[cpu.index()].lines);
@@ -128,8 +134,15 @@ impl Sim {
                 let counter = counted && i % 2 == 1;
                 lines.push(if counter { LineId::Counter } else { LineId::Mask });
             }
-            let read = if counted { LineId::ReadCounter } else { LineId::ReadMask };
-            lines.extend((before.checks..after.checks).map(|_| read));
+            match call {
+                Call::EnterIdle if writes > 0 => lines.push(LineId::Marks),
+                // Every busy tick reads the times; the counter lies beside them.
+                Call::Tick => lines.push(LineId::ReadRecord),
+                _ => {}
+            }
+            if !counted {
+                lines.extend((before.checks..after.checks).map(|_| LineId::ReadMask));
+            }
         }
         // The last one is taken first.
         lines.reverse();

@@ -232,6 +232,8 @@ pub struct Line {
     pub transfers: u64,
     /// Time spent on these by all CPUs together, queueing included.
     pub time_ns: u64,
+    /// Part of that time that went on the marks set at idle entry.
+    pub mark_ns: u64,
     /// Plain reads.
     pub reads: u64,
     /// Time spent on reads by all CPUs together, queueing included.
@@ -305,18 +307,20 @@ pub enum LineId {
     Flag,
     /// The nohz idle mask.
     Mask,
-    /// The nohz counter.
+    /// The nohz counter, on the line of the nohz record: marks and times.
     Counter,
+    /// The marks of the record, set at idle entry.
+    Marks,
     /// A look at the mask.
     ReadMask,
-    /// A look at the counter.
-    ReadCounter,
+    /// A look at the record or the counter beside it.
+    ReadRecord,
 }
 
 impl LineId {
     /// Whether it is only read.
     pub const fn is_read(self) -> bool {
-        matches!(self, Self::ReadMask | Self::ReadCounter)
+        matches!(self, Self::ReadMask | Self::ReadRecord)
     }
 }
 
@@ -327,15 +331,15 @@ pub struct Lines {
     pub flag: Line,
     /// The nohz idle mask, 512 CPUs to a line.
     pub mask: Vec<Line>,
-    /// The nohz counter, used only with `nohz-count=counter`.
-    pub counter: Line,
+    /// The nohz record, on whose line the counter of `nohz-count=counter` lies.
+    pub record: Line,
 }
 
 impl Lines {
     /// For a machine of `width` CPU ids.
     pub fn new(width: usize) -> Self {
         let mask = vec![Line::default(); width.div_ceil(512).max(1)];
-        Self { flag: Line::default(), mask, counter: Line::default() }
+        Self { flag: Line::default(), mask, record: Line::default() }
     }
 
     /// The line, as used by `cpu`.
@@ -343,7 +347,7 @@ impl Lines {
         match id {
             LineId::Flag => &mut self.flag,
             LineId::Mask | LineId::ReadMask => &mut self.mask[cpu.index() / 512],
-            LineId::Counter | LineId::ReadCounter => &mut self.counter,
+            LineId::Counter | LineId::Marks | LineId::ReadRecord => &mut self.record,
         }
     }
 }

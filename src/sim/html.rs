@@ -3,6 +3,7 @@
 use super::engine::Sim;
 use super::report::Report;
 use super::trace::HEAT_COLUMNS;
+use crate::domains::LevelKind;
 use serde_json::json;
 
 /// Most rows of the heat map; on wider machines neighbours of one node share a row.
@@ -35,7 +36,6 @@ fn heat(sim: &Sim) -> serde_json::Value {
 
 /// The page.
 pub fn page(sim: &Sim, report: &Report) -> String {
-    let [core, llc, package, far] = report.totals.moves;
     let mask_accesses: u64 = report.lines.mask.iter().map(|l| l.accesses).sum();
     let mask_time: u64 = report.lines.mask.iter().map(|l| l.time_ns).sum();
     let line = |name: &str, accesses: u64, time: u64| {
@@ -43,9 +43,20 @@ pub fn page(sim: &Sim, report: &Report) -> String {
         json!({"name": name, "value": time as f64 / 1e6,
             "text": format!("{:.3} ms in all, {accesses} accesses, {per:.0} ns each", time as f64 / 1e6)})
     };
-    let (flag, counter) = (&report.lines.flag, &report.lines.counter);
-    let moves = [("core", core), ("LLC", llc), ("package", package), ("across packages", far)];
-    let moves = moves.map(|(n, v)| json!({"name": n, "value": v, "text": v.to_string()}));
+    let (flag, record) = (&report.lines.flag, &report.lines.record);
+    let levels = report.counters.as_ref().map_or(&[][..], |c| &c.levels);
+    let moves: Vec<_> = levels
+        .iter()
+        .map(|l| {
+            let passes = [&l.busy, &l.idle, &l.newidle];
+            let n: u64 = passes.iter().map(|p| p.lb_gained + p.alb_pushed).sum();
+            let name = match l.level {
+                LevelKind::Numa(nth) => format!("NUMA {nth}"),
+                level => level.to_string(),
+            };
+            json!({"name": name, "value": n, "text": n.to_string()})
+        })
+        .collect();
     let shares = report.shares.iter().map(
         |s| json!({"name": s.cause.name(), "value": s.pct, "text": format!("{:.3} %", s.pct)}),
     );
@@ -59,7 +70,7 @@ pub fn page(sim: &Sim, report: &Report) -> String {
         "lines": [
             line("serialize flag", flag.accesses, flag.time_ns),
             line("nohz mask", mask_accesses, mask_time),
-            line("nohz counter", counter.accesses, counter.time_ns),
+            line("nohz record", record.accesses, record.time_ns),
         ],
         "shares": shares.chain([idle]).collect::<Vec<_>>(),
     });
@@ -76,7 +87,7 @@ pub fn page(sim: &Sim, report: &Report) -> String {
          <h1>baton sim: {} CPUs, {} s, seed {}</h1>\
          <h2>Load per CPU over time, by node</h2><canvas id=\"heat\"></canvas>\
          <div class=\"row\"><div><h2>CPU time by cause</h2><div id=\"shares\"></div></div>\
-         <div><h2>Moves by the balancer, by distance</h2><div id=\"moves\"></div></div>\
+         <div><h2>Moves by the balancer, by level</h2><div id=\"moves\"></div></div>\
          <div><h2>Time at shared lines</h2><div id=\"lines\"></div></div></div>\
          <h2>Summary</h2><pre>{}</pre><h2>Settings</h2><table>{settings}</table>\
          <script>const D={data};{SCRIPT}</script></body></html>\n",
@@ -105,8 +116,8 @@ document.getElementById(id).append(d)}};
 bars("shares",D.shares);bars("moves",D.moves);bars("lines",D.lines);
 const c=document.getElementById("heat"),g=c.getContext("2d");
 const rows=D.heat.reduce((n,h)=>n+h.rows.length,0);
-const rh=Math.max(1,Math.min(14,Math.floor(560/Math.max(rows,1)))),cw=4,left=110,gap=6;
-c.width=left+cw*D.columns+20;c.height=rows*rh+D.heat.length*gap+60;
+const rh=Math.max(1,Math.min(14,Math.floor(560/Math.max(rows,1)))),cw=4,left=140,gap=6;
+c.width=left+cw*D.columns+40;c.height=rows*rh+D.heat.length*gap+60;
 g.font="12px system-ui,'DejaVu Sans',sans-serif";
 const mix=p=>{const a=[247,250,252],m=[66,153,225],b=[26,32,84];
 const t=p<50?p/50:(p-50)/50,f=p<50?a:m,e=p<50?m:b;

@@ -144,11 +144,11 @@ impl Report {
             self.lines.mask.iter().fold((0, 0, 0), |sum, l| {
                 (sum.0 + l.accesses, sum.1 + l.transfers, sum.2 + l.time_ns)
             });
-        let (flag, counter) = (&self.lines.flag, &self.lines.counter);
+        let (flag, record) = (&self.lines.flag, &self.lines.record);
         for (name, (accesses, transfers, time)) in [
             ("serialize flag", (flag.accesses, flag.transfers, flag.time_ns)),
             ("nohz mask", mask),
-            ("nohz counter", (counter.accesses, counter.transfers, counter.time_ns)),
+            ("nohz record", (record.accesses, record.transfers, record.time_ns)),
         ] {
             let per = time as f64 / accesses.max(1) as f64;
             let _ = writeln!(

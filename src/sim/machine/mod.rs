@@ -361,6 +361,7 @@ impl Machine {
             true => line.read(cpu, now, &self.costs, distance),
             false => line.access(cpu, now, &self.costs, distance),
         };
+        line.mark_ns += if id == LineId::Marks { (done - now).0 } else { 0 };
         self.cpus[cpu.index()].line_asked = Some((now, id));
         self.events.plan(done, Event::LineDone(cpu));
     }
@@ -393,6 +394,7 @@ impl Machine {
             true => line.read(cpu, from, &self.costs, distance),
             false => line.access(cpu, from, &self.costs, distance),
         };
+        line.mark_ns += if id == LineId::Marks { (done - from).0 } else { 0 };
         self.steal(cpu, cause_of(id), (done - from).0);
     }
 }

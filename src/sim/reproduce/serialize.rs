@@ -15,7 +15,7 @@ use std::fmt::Write;
 /// Line transfers of Granite Rapids, which nobody has published: the one thing that was fitted, to
 /// the 7.6 to 7.8 % of cycles that `always` took. 1.5 times what the preset assumes for a single
 /// compare-exchange, all by one factor.
-const FITTED: [u64; 4] = [15, 90, 135, 262];
+pub(super) const FITTED: [u64; 4] = [15, 90, 135, 262];
 
 fn setup(machine: &str, cpus: u32, order: SerializeOrder, duration: Nanos) -> Option<Setup> {
     let topology = synthetic::parse(machine).ok()?;
