@@ -13,13 +13,16 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+/// Names and values set.
+type Values = Vec<(String, String)>;
+
 /// One point of a sweep.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Point {
     /// Position in the whole sweep.
     pub(super) index: usize,
     /// The values set.
-    pub(super) set: Vec<(String, String)>,
+    pub(super) set: Values,
     pub(super) seed: u64,
     pub(super) results: BTreeMap<String, f64>,
 }
@@ -37,13 +40,13 @@ pub(super) fn is_sweep(args: &RunArgs) -> bool {
     args.seeds > 1 || args.shard.is_some() || args.set.iter().any(|s| s.contains(','))
 }
 
-fn combinations(set: &[String]) -> Result<Vec<Vec<(String, String)>>> {
+fn combinations(set: &[String]) -> Result<Vec<Values>> {
     let mut all = vec![Vec::new()];
     for change in set {
         let (name, values) = change
             .split_once('=')
             .ok_or_else(|| anyhow!("--set: `{change}` is not of the form NAME=VALUE[,VALUE..]"))?;
-        let with = |old: &Vec<(String, String)>| {
+        let with = |old: &Values| {
             let old = old.clone();
             values.split(',').map(move |value| {
                 let mut new = old.clone();
@@ -141,9 +144,9 @@ pub(super) fn run(args: &RunArgs) -> Result<bool> {
 
 /// One line for each combination: mean and spread (half the range) over the seeds.
 pub(super) fn table(sweep: &Sweep) -> String {
-    let mut rows: Vec<(&[(String, String)], Vec<&Point>)> = Vec::new();
+    let mut rows: Vec<(&Values, Vec<&Point>)> = Vec::new();
     for point in &sweep.points {
-        match rows.iter_mut().find(|(set, _)| *set == point.set.as_slice()) {
+        match rows.iter_mut().find(|(set, _)| **set == point.set) {
             Some((_, points)) => points.push(point),
             None => rows.push((&point.set, vec![point])),
         }
@@ -153,7 +156,7 @@ pub(super) fn table(sweep: &Sweep) -> String {
         .first()
         .map(|p| p.results.keys().map(String::as_str).collect())
         .unwrap_or_default();
-    let label = |set: &[(String, String)]| match set {
+    let label = |set: &Values| match set[..] {
         [] => "(as given)".to_string(),
         _ => set.iter().map(|(n, v)| format!("{n}={v}")).collect::<Vec<_>>().join(" "),
     };
