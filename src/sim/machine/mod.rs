@@ -93,14 +93,31 @@ struct Place {
     package: u32,
 }
 
+/// A set of CPUs with the words of its mask that hold them, so that looking through a small one
+/// does not read the whole width.
+#[derive(Clone, Debug)]
+pub(crate) struct Region {
+    mask: Cpumask,
+    words: std::ops::Range<usize>,
+}
+
+impl Region {
+    fn new(mask: Cpumask) -> Self {
+        let word = |cpu: CpuId| cpu.index() / 64;
+        let first = mask.first().map_or(0, word);
+        let end = mask.iter().last().map_or(first, |cpu| word(cpu) + 1);
+        Self { mask, words: first..end }
+    }
+}
+
 /// Where CPUs are, in tables that are quick to ask.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
     by_cpu: Vec<Place>,
     node: Vec<u32>,
     pub(crate) siblings: Vec<Vec<CpuId>>,
-    llcs: Vec<Cpumask>,
-    nodes: Vec<Cpumask>,
+    llcs: Vec<Region>,
+    nodes: Vec<Region>,
     /// For each node, all nodes, nearest first.
     near: Vec<Vec<u32>>,
 }
@@ -132,8 +149,8 @@ impl Places {
                     part.map_or(vec![cpu], |p| topology.cores.mask(p).iter().collect())
                 })
                 .collect(),
-            llcs: (0..topology.llcs.len()).map(|p| topology.llcs.mask(p)).collect(),
-            nodes: topology.nodes.iter().map(|n| n.cpus.clone()).collect(),
+            llcs: (0..topology.llcs.len()).map(|p| Region::new(topology.llcs.mask(p))).collect(),
+            nodes: topology.nodes.iter().map(|n| Region::new(n.cpus.clone())).collect(),
             near: (0..nr).map(near).collect(),
         }
     }
@@ -156,7 +173,7 @@ impl Places {
     }
 
     pub(crate) fn widest_node(&self) -> usize {
-        self.nodes.iter().map(Cpumask::weight).max().unwrap_or(0)
+        self.nodes.iter().map(|n| n.mask.weight()).max().unwrap_or(0)
     }
 
     pub(crate) fn node_of(&self) -> &[u32] {

@@ -1,6 +1,6 @@
 //! Where woken and new tasks are put.
 
-use super::{Machine, TaskId};
+use super::{Machine, Region, TaskId};
 use crate::cpumask::Cpumask;
 use crate::units::CpuId;
 
@@ -18,15 +18,20 @@ pub enum Placement {
 
 impl Machine {
     /// An idle CPU of `within` from `start` on: one on an idle core, else any.
-    fn idle_in(&self, within: &Cpumask, start: CpuId, task: TaskId) -> Option<CpuId> {
-        let (idle, set) = (self.idle.words(), within.words());
-        let first = start.index() / 64;
-        let nr = set.len();
+    fn idle_in(&self, within: &Region, start: CpuId, task: TaskId) -> Option<CpuId> {
+        let (idle, set) = (self.idle.words(), within.mask.words());
+        let (from, nr) = (within.words.start, within.words.len());
+        // A start outside is as good as the region's own.
+        let first = (start.index() / 64).wrapping_sub(from);
+        let first = if first < nr { first } else { 0 };
         let may = &self.tasks[task.index()];
         let mut any = None;
         for step in 0..=nr {
-            let at = (first + step) % nr;
+            let at = from + (first + step) % nr.max(1);
             let mut word = idle[at] & set[at];
+            if word == 0 {
+                continue;
+            }
             // The word of `start` comes twice: from it on, and at the end the CPUs before it.
             let low = (1u64 << (start.0 % 64)) - 1;
             if step == 0 {
@@ -50,7 +55,7 @@ impl Machine {
         any
     }
 
-    fn llc_of(&self, cpu: CpuId) -> Option<&Cpumask> {
+    fn llc_of(&self, cpu: CpuId) -> Option<&Region> {
         self.places.llcs.get(self.places.by_cpu[cpu.index()].llc as usize)
     }
 
@@ -75,7 +80,8 @@ impl Machine {
                 let node = self.places.node(from);
                 let here = self.idle_on_node(node, from, id);
                 let stay = || (home && node == self.places.node(prev)).then_some(prev);
-                let queue = || self.shortest(self.places.nodes.get(node as usize), id);
+                let nodes = &self.places.nodes;
+                let queue = || self.shortest(nodes.get(node as usize).map(|n| &n.mask), id);
                 here.or_else(stay).or_else(queue)
             }
             Placement::Anywhere => self.idle_near(prev, id),
