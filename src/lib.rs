@@ -9,9 +9,10 @@
 //!                                                   ▲
 //!                                               balancer  (when, in which order; generic over Host)
 //!                                                   ▲
-//!                                             agent (live)
-//!                                                   │
-//!                                              BPF component
+//!                                      ┌────────────┴─────────────┐
+//!                                 agent (live)          sim (a machine you do not own)
+//!                                      │
+//!                                 BPF component
 //! ```
 //!
 //! `Host` is the one boundary: it gives a snapshot (with `now` inside), applies a plan, and
@@ -30,6 +31,7 @@ pub mod domains;
 pub mod kconfig;
 pub mod policy;
 pub mod preflight;
+pub mod sim;
 pub mod stats;
 mod sync;
 pub mod topology;

@@ -13,6 +13,7 @@ mod pass;
 mod periodic;
 mod recent;
 mod shared;
+mod tick;
 mod view;
 mod work_conservation;
 

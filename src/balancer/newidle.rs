@@ -133,7 +133,7 @@ impl Inner {
         }
     }
 
-    fn newidle_pass<H: Host>(&mut self, cx: Cx, host: &mut H, slot: usize) -> u32 {
+    pub(super) fn newidle_pass<H: Host>(&mut self, cx: Cx, host: &mut H, slot: usize) -> u32 {
         let tunables = &cx.config.tunables;
         let (cpu, first) = (self.slots[slot].cpu, self.slots[slot].first_state);
         let chain = cx.tree.chain(cpu);

@@ -7,6 +7,7 @@ pub mod live;
 mod output;
 #[cfg(feature = "live")]
 pub mod scheduler;
+pub mod sim;
 pub mod topo;
 
 use clap::{Parser, Subcommand};
@@ -29,6 +30,8 @@ struct Cli {
 enum Command {
     /// Show the machine and its tree of sched domains
     Topo(topo::Args),
+    /// Run the balancer on a simulated machine
+    Sim(Box<sim::Args>),
     /// Say what this machine lacks to run scx_baton, and how to get it
     Check(check::Args),
     /// Compare schedulers or settings on a workload: is B better than A here?
@@ -52,6 +55,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let result = match &cli.command {
         Command::Topo(args) => topo::run(args),
+        Command::Sim(args) => sim::run(args),
         Command::Check(args) => check::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Get(args) => live::get(args),

@@ -1,0 +1,118 @@
+//! The machine itself: affinity, capacity, weights, hotplug, clock jumps, conservation of time.
+
+use scx_baton::cpumask::Cpumask;
+use scx_baton::sim::costs::{Cause, Costs};
+use scx_baton::sim::program::{Op, Workload, forever};
+use scx_baton::sim::random::Time;
+use scx_baton::sim::{Change, Executors, Report, Setup, Sim, generators};
+use scx_baton::topology::synthetic;
+use scx_baton::units::{CpuId, Nanos, Weight};
+
+fn setup(machine: &str, w: Workload, ms: u64) -> Setup {
+    Setup::new(synthetic::parse(machine).unwrap(), w, Nanos::from_ms(ms))
+}
+
+fn run(setup: Setup) -> (Sim, Report) {
+    let mut sim = Sim::new(setup);
+    sim.run(|_| {});
+    let report = Report::of(&sim);
+    (sim, report)
+}
+
+#[test]
+fn all_time_goes_somewhere() {
+    for executors in [Executors::Cpu, Executors::Llc, Executors::Node, Executors::One] {
+        let mut w = Workload::default();
+        generators::make(&mut w, 10, Nanos::from_ms(3));
+        generators::hackbench(&mut w, 1, 1_000_000);
+        let mut setup = setup("2x1x4 smt=2 dist=10,21", w, 300);
+        setup.executors = executors;
+        let (_, report) = run(setup);
+        let spent: f64 = report.shares.iter().map(|s| s.pct).sum();
+        // What is begun before the end and ends after it is booked in full.
+        let all = spent + report.idle_pct;
+        assert!((all - 100.0).abs() < 1.0, "{executors:?}: {all} %");
+    }
+}
+
+#[test]
+fn bound_tasks_stay_and_share_by_weight() {
+    let mut w = Workload::default();
+    let step = || forever(vec![Op::Run(Time::Fixed(Nanos::from_us(100))), Op::Done]);
+    let heavy = w.template("heavy", step());
+    let light = w.template("light", step());
+    w.templates[heavy as usize].weight = Weight(3 * 1024);
+    for kind in [heavy, light] {
+        w.templates[kind as usize].allowed = Some(Cpumask::from_cpus(4, [CpuId(2)]));
+        w.start(kind, 1);
+    }
+    let mut setup = setup("1x1x4", w, 2_000);
+    setup.costs = Costs::FREE;
+    let (sim, report) = run(setup);
+    let ratio = report.totals.done[0] as f64 / report.totals.done[1] as f64;
+    assert!((ratio - 3.0).abs() < 0.1, "{ratio}");
+    for (cpu, busy) in Report::busy_pct(&sim) {
+        assert_eq!(busy > 50.0, cpu == CpuId(2), "CPU {cpu}: {busy} %");
+    }
+    assert_eq!(report.totals.moves, [0; 4]);
+}
+
+#[test]
+fn slow_cpus_take_longer() {
+    let mut w = Workload::default();
+    let step = Op::Run(Time::Fixed(Nanos::from_us(100)));
+    let task = w.template("task", forever(vec![step, Op::Done]));
+    w.templates[task as usize].allowed = Some(Cpumask::from_cpus(2, [CpuId(1)]));
+    w.start(task, 1);
+    let mut setup = setup("1x1x2 capacity=1024+512", w, 1_000);
+    setup.costs = Costs::FREE;
+    // 100 us of work take 200 us at half the capacity.
+    assert!((run(setup).1.done_per_s - 5_000.0).abs() < 10.0);
+}
+
+#[test]
+fn hotplug_and_suspend_lose_no_task() {
+    for executors in [Executors::Cpu, Executors::Llc] {
+        let mut w = Workload::default();
+        generators::hogs(&mut w, 8);
+        let mut setup = setup("2x1x4 dist=10,21", w, 1_000);
+        setup.executors = executors;
+        let at = Nanos::from_ms;
+        setup.changes = vec![
+            (at(100), Change::Offline(CpuId(0))),
+            (at(150), Change::Offline(CpuId(5))),
+            (at(300), Change::Clock(Nanos::from_secs(3 * 3600))),
+            (at(500), Change::Online(CpuId(0))),
+            (at(600), Change::Online(CpuId(5))),
+        ];
+        let (_, report) = run(setup);
+        // 8 CPUs for 1 s, less 0.4 and 0.45 s for which two of them were away.
+        let work = report.share(Cause::Work) * 8.0 / 100.0;
+        assert!((work - 7.15).abs() < 0.2, "{executors:?}: {work} CPU seconds");
+    }
+}
+
+#[test]
+fn one_task_per_cpu_is_left_alone() {
+    let mut w = Workload::default();
+    generators::hogs(&mut w, 16);
+    let (_, report) = run(setup("2x2x2 smt=2 dist=10,12,21", w, 2_000));
+    assert_eq!((report.totals.moves, report.violations), ([0; 4], 0));
+}
+
+#[test]
+fn work_is_conserved_by_default() {
+    for executors in [Executors::Cpu, Executors::Llc] {
+        let mut w = Workload::default();
+        generators::hogs(&mut w, 16);
+        w.starts[0].on = Some(0);
+        let mut setup = setup("2x1x8 dist=10,21", w, 1_000);
+        setup.executors = executors;
+        // All begin on one CPU; the level across nodes is tried every 16 to 32 ms, and halves the
+        // difference each time.
+        setup.tunables.wc_limit_ms = 300;
+        let (_, report) = run(setup);
+        assert_eq!(report.violations, 0, "{executors:?}: {:?}", report.first_violation);
+        assert!(report.idle_pct < 10.0, "{executors:?}: {} % idle", report.idle_pct);
+    }
+}
