@@ -60,7 +60,8 @@ impl<'a> LiveHost<'a> {
         }
     }
 
-    fn is_idle(&self, cpu: CpuId) -> bool {
+    /// Whether nothing runs on the CPU now.
+    pub(crate) fn is_idle(&self, cpu: CpuId) -> bool {
         let record = self.tables.cpus.ptr(cpu.index());
         // SAFETY: `record` is inside the mapping; volatile because the BPF side writes it.
         let state = unsafe { (&raw const (*record).state).read_volatile() };

@@ -34,6 +34,8 @@ pub(crate) struct Worker<'a> {
 /// Time between rounds while tasks run but none waits: all there is to find then is a better place
 /// for a running one.
 const QUIET_SLEEP: Nanos = Nanos::from_ms(100);
+/// Longest sleep, in ticks, while tasks wait but every CPU of the shard is busy.
+const FULL_TICKS: u64 = 3;
 /// Longest sleep of an idle machine, shared among its workers.
 const IDLE_SLEEP: Nanos = Nanos::from_secs(1);
 
@@ -110,27 +112,42 @@ impl Worker<'_> {
     /// whether a running task should run elsewhere.
     fn rest(&self) {
         match self.activity() {
-            Activity::Waiting => park(self.tick),
-            Activity::Running => self.sleep(intf::baton_sleep_BATON_LIGHT, QUIET_SLEEP),
+            Activity::Waiting => {
+                park(self.tick);
+                // Busy CPUs are due every 64 ms or more: a look every few ticks is enough for them.
+                if self.all_busy() {
+                    let time = Nanos(FULL_TICKS * self.tick.0);
+                    self.sleep(intf::baton_sleep_BATON_FULL, time, Activity::Idle);
+                }
+            }
+            Activity::Running => {
+                self.sleep(intf::baton_sleep_BATON_LIGHT, QUIET_SLEEP, Activity::Waiting);
+            }
             Activity::Idle => {
                 let time = Nanos(IDLE_SLEEP.0 * self.live.workers.len() as u64);
-                self.sleep(intf::baton_sleep_BATON_DEEP, time);
+                self.sleep(intf::baton_sleep_BATON_DEEP, time, Activity::Waiting);
             }
         }
     }
 
-    /// Sleeps in a way that the BPF component can end.
-    fn sleep(&self, depth: intf::baton_sleep, time: Nanos) {
+    /// Sleeps in a way that the BPF component can end; not at all if the machine is doing
+    /// `unless`.
+    fn sleep(&self, depth: intf::baton_sleep, time: Nanos, unless: Activity) {
         let asleep = self.live.tables.slots.ptr(self.slot);
         // SAFETY: the field is inside the mapping, which `self.live` keeps; both sides touch it
         // with atomic operations only.
         let asleep = unsafe { AtomicU32::from_ptr(&raw mut (*asleep).asleep) };
         asleep.store(depth, Ordering::SeqCst);
         // A task that was queued just before saw nobody asleep.
-        if self.activity() != Activity::Waiting {
+        if self.activity() != unless {
             park(time);
         }
         asleep.store(intf::baton_sleep_BATON_AWAKE, Ordering::SeqCst);
+    }
+
+    /// Whether every CPU of the shard has something to run.
+    fn all_busy(&self) -> bool {
+        self.view.cpus.iter().all(|cpu| !self.host.is_idle(*cpu))
     }
 
     fn activity(&self) -> Activity {

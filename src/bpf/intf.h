@@ -173,6 +173,7 @@ struct baton_task {
 /* What wakes a worker. */
 enum baton_sleep {
 	BATON_AWAKE,
+	BATON_FULL,  /* a CPU of its shard idles; until then all were busy */
 	BATON_LIGHT, /* a task waits in its shard */
 	BATON_DEEP,  /* the same, or one runs for as long as a tick */
 };

@@ -63,6 +63,17 @@ static __always_inline void wake_worker(struct baton_cpu *c, u32 depth)
 		ring(worker);
 }
 
+/* @c idles although tasks waited when its worker last looked: if that counts on all CPUs being
+ * busy, wake it. A worker that sleeps deeper sleeps on. */
+static __always_inline void wake_full(struct baton_cpu *c)
+{
+	u32 worker = c->worker;
+	struct baton_slot *s = bpf_map_lookup_elem(&slots, &worker);
+
+	if (s && s->asleep == BATON_FULL)
+		wake_worker(c, BATON_FULL);
+}
+
 /* The more tasks wait, the shorter each runs, down to the minimum. */
 static __always_inline u64 slice_for(struct baton_cpu *c)
 {
@@ -391,6 +402,7 @@ void BPF_STRUCT_OPS(baton_update_idle, s32 cpu, bool idle)
 	if (idle) {
 		c->idle_since = now;
 		stat_add(c, BATON_STAT_IDLE_ENTRIES, 1);
+		wake_full(c);
 	} else if (c->idle_since) {
 		/* kernel: update_avg(): an eighth of the difference. */
 		s64 diff = elapsed(c->idle_since, now) - c->avg_idle;

@@ -45,13 +45,12 @@ compare 0 live "baton:--workers cpu --serialize-order always" "baton:--workers c
 note "serialize-order always | elected: $(sed -n '/^baton:/p' live.txt | head -n 1 | tr -s ' ')"
 
 # The kernel ends the scheduler in mid-run: that run is invalid, the next one starts it anew.
-"$LAB" compare baton kernel -w hackbench:groups=4,loops=300 --rounds 2 --aa-rounds 1 --warmup 0 \
+"$LAB" compare baton kernel -w hackbench:groups=4,loops=1000 --rounds 2 --aa-rounds 1 --warmup 0 \
     --record killed.jsonl --json killed.json >killed.txt 2>killed.err &
 lab=$!
 in_a_run() { is_state enabled && pgrep -x hackbench >/dev/null; }
 wait_for 60 in_a_run || fail "no run begins"
-sleep 0.5
-pkill -KILL -x scx_baton
+pkill -KILL -x scx_baton || fail "there is no scheduler to kill"
 wait $lab || { cat killed.err; fail "status $? after an ejection"; }
 invalid=$(field killed.json "[x['invalid'] for x in r['record']['runs'] if 'invalid' in x]")
 note "killed in mid-run: $invalid"
