@@ -5,6 +5,7 @@ use super::bpf::intf;
 use super::clock;
 use super::loader::Tables;
 use super::meters::Meters;
+use super::roster::Roster;
 use crate::balancer::{ConfigCell, MoveOutcome, Violation, WorkConservation};
 use crate::control::{Reply, Request};
 use crate::cpumask::Cpumask;
@@ -43,6 +44,7 @@ pub(crate) struct Live {
     pub(crate) config: ConfigCell,
     pub(crate) tables: Tables,
     pub(crate) workers: Vec<WorkerView>,
+    roster: Arc<Roster>,
     conservation: Mutex<ConservationView>,
     started: Instant,
     /// The agent's CPU time when it was ready.
@@ -50,12 +52,18 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    pub(crate) fn new(tunables: Tunables, tables: Tables, workers: Vec<WorkerView>) -> Self {
+    pub(crate) fn new(
+        tunables: Tunables,
+        tables: Tables,
+        workers: Vec<WorkerView>,
+        roster: Arc<Roster>,
+    ) -> Self {
         let cpu_ns = AtomicU64::new(clock::process_cpu_time().0);
         Self {
             config: ConfigCell::new(tunables),
             tables,
             workers,
+            roster,
             conservation: Mutex::default(),
             started: Instant::now(),
             cpu_ns,
@@ -124,9 +132,10 @@ impl Live {
         match request {
             Request::Get => Ok(self.settings()),
             Request::Set(changes) => {
-                self.config
-                    .update(changes.iter().map(String::as_str))
-                    .map_err(|e| e.to_string())?;
+                let changes = changes.iter().map(String::as_str);
+                self.config.update(changes).map_err(|e| e.to_string())?;
+                // A worker at rest would learn of it only when something happens.
+                self.roster.wake_all();
                 Ok(self.settings())
             }
             Request::Status => Ok(self.status()),

@@ -132,13 +132,13 @@ fn run(config: &Config, machine: &Machine, stop: &AtomicBool) -> Result<(Exit, T
         return Ok((Exit::Restart, config.tunables));
     }
     let (balancers, views) = machine.balancers();
-    let live = Arc::new(Live::new(config.tunables, tables, views));
+    let roster = Arc::new(Roster::new(machine.topology.width, &machine.shards));
+    let live = Arc::new(Live::new(config.tunables, tables, views, Arc::clone(&roster)));
     let control =
         ControlServer::start(Arc::clone(&live)).context("the control socket cannot be opened")?;
     let statistics = stats::Server::start(Arc::clone(&live))?;
     info!("scheduling {} CPUs", machine.topology.online.weight());
 
-    let roster = Roster::new(machine.topology.width, &machine.shards);
     live.tables.assign(roster.workers_by_cpu());
     let doorbell = Doorbell::new(&loaded.skel.maps.events, nr_workers)?;
     std::thread::scope(|scope| {

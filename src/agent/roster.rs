@@ -45,6 +45,11 @@ impl Roster {
     /// Tells all workers to end.
     pub(crate) fn quit(&self) {
         self.quit.store(true, Ordering::Relaxed);
+        self.wake_all();
+    }
+
+    /// Wakes all workers.
+    pub(crate) fn wake_all(&self) {
         self.threads.get().into_iter().flatten().for_each(Thread::unpark);
     }
 

@@ -2,7 +2,7 @@
 
 use crate::cpumask::Cpumask;
 use crate::domains::DomainTree;
-use crate::topology::{Partition, Topology};
+use crate::topology::Topology;
 use crate::units::CpuId;
 use clap::ValueEnum;
 use serde::Serialize;
@@ -30,17 +30,13 @@ pub(crate) fn shards(topology: &Topology, tree: &DomainTree, workers: Workers) -
     let of =
         |cpus: &mut dyn Iterator<Item = CpuId>| Cpumask::from_cpus(width, cpus.filter(balanced));
     let parts: Vec<Cpumask> = match workers {
-        Workers::Llc => parts(&topology.llcs).map(|cpus| of(&mut cpus.iter().copied())).collect(),
+        Workers::Llc => topology.llcs.iter().map(|cpus| of(&mut cpus.iter().copied())).collect(),
         Workers::Node => topology.nodes.iter().map(|n| of(&mut n.cpus.iter())).collect(),
         Workers::One => vec![of(&mut topology.online.iter())],
         Workers::Cpu => topology.online.iter().map(|c| of(&mut std::iter::once(c))).collect(),
     };
     let shards: Vec<Cpumask> = parts.into_iter().filter(|s| !s.is_empty()).collect();
     if shards.is_empty() { vec![topology.online.clone()] } else { shards }
-}
-
-fn parts(partition: &Partition) -> impl Iterator<Item = &[CpuId]> {
-    partition.iter()
 }
 
 #[cfg(test)]
@@ -51,7 +47,7 @@ mod tests {
 
     #[test]
     fn every_balanced_cpu_has_exactly_one_worker() {
-        let topology = synthetic::parse("genoa").unwrap();
+        let topology = synthetic::parse("genoa-nps4").unwrap();
         let tree = domains::build(&topology).tree;
         for workers in Workers::value_variants() {
             let shards = shards(&topology, &tree, *workers);

@@ -25,4 +25,5 @@ note "$issued issued = $sum ended; $applied applied = $landed ran there + $diver
 [ "$applied" -gt 0 ] || fail "nothing was moved"
 # A task that ended, or went to sleep, before it ran again is seen nowhere.
 [ $((landed + diverted)) -ge $((applied * 95 / 100)) ] || fail "moved tasks are not seen running"
-[ "$landed" -ge $((applied * 9 / 10)) ] || fail "moved tasks run elsewhere"
+# Another CPU that runs dry may take one on before it ran.
+[ "$landed" -ge $((applied * 8 / 10)) ] || fail "moved tasks run elsewhere"
