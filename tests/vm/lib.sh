@@ -56,7 +56,13 @@ outcome() { sed -n "s/.*requests:.* $1 \([0-9]*\).*/\1/p" "$LOG" | tail -n 1; }
 need() { command -v "$1" >/dev/null || skip "$1 is not installed"; }
 
 # cpu_ticks PID: user and system time used, in clock ticks.
-cpu_ticks() { awk '{ sub(/.*\) /, ""); print $12 + $13 }' "/proc/$1/stat"; }
+# By the shell itself: on a machine full of hogs a process more takes its time.
+cpu_ticks() { stat_fields "$1" && echo $((FIELDS[11] + FIELDS[12])); }
+# stat_fields PID: what follows the name in /proc/PID/stat, in FIELDS.
+stat_fields() {
+    local line
+    read -r line <"/proc/$1/stat" && read -ra FIELDS <<<"${line##*) }"
+}
 
 hog() { # hog CPULIST [NICE]: starts a task that never sleeps; its pid is in $!
     taskset -c "$1" nice -n "${2:-0}" bash -c 'while :; do :; done' &
@@ -80,7 +86,7 @@ levels = json.load(sys.stdin)["counters"]["levels"]
 print(sum(level[kind].get(name, 0) for level in levels for kind in kinds))' "$@"
 }
 # last_cpu PID: where it ran last.
-last_cpu() { awk '{ sub(/.*\) /, ""); print $37 }' "/proc/$1/stat"; }
+last_cpu() { stat_fields "$1" && echo "${FIELDS[36]}"; }
 # node_cpus N: the CPU list of a node.
 node_cpus() { cat "/sys/devices/system/node/node$1/cpulist"; }
 # released PID…: lifts the affinity of tasks.
