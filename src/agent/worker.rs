@@ -2,6 +2,7 @@
 //! while there is not.
 
 use super::bell::Bell;
+use super::bpf::intf;
 use super::conservation::Conservation;
 use super::live::{Live, WorkerView};
 use super::live_host::LiveHost;
@@ -40,10 +41,10 @@ const IDLE_SLEEP: Nanos = Nanos::from_secs(1);
 enum Activity {
     /// Nothing runs in the shard, nothing waits anywhere.
     Idle,
-    /// Tasks run in the shard, none waits anywhere.
-    Running,
-    /// Some task waits.
-    Waiting,
+    /// Tasks run in the shard or wait somewhere.
+    Busy,
+    /// A task waits for a CPU that another class has: none of our ticks tells of it.
+    Blocked,
 }
 
 impl Worker<'_> {
@@ -115,12 +116,8 @@ impl Worker<'_> {
         let in_time = |t: Nanos| Duration::from_nanos(t.0);
         let timeout = match self.activity() {
             Activity::Idle => in_time(Nanos(IDLE_SLEEP.0 * self.live.workers.len() as u64)),
-            // What waits may wait for a CPU that another class's task has: no tick of ours there.
-            Activity::Waiting if any_idle => in_time((due_idle - now).max(self.tick)),
-            Activity::Running if !self.balancer.idle_waits() => {
-                in_time((due_idle - now).max(self.tick))
-            }
-            _ => Duration::MAX,
+            Activity::Busy if self.balancer.idle_waits() => Duration::MAX,
+            _ => in_time((due_idle - now).max(self.tick)),
         };
         self.host.sleep(&self.bell, due, due_idle, timeout);
     }
@@ -131,15 +128,18 @@ impl Worker<'_> {
         for i in 0..cpus.len() {
             let cpu = cpus.ptr(i);
             // SAFETY: the entry is inside the mapping; volatile because others write it.
-            let (queued, runnable) = unsafe {
-                let queued = (&raw const (*cpu).nr_queued).read_volatile();
-                (queued, (&raw const (*cpu).nr_runnable).read_volatile())
+            let (queued, runnable, state) = unsafe {
+                (
+                    (&raw const (*cpu).nr_queued).read_volatile(),
+                    (&raw const (*cpu).nr_runnable).read_volatile(),
+                    (&raw const (*cpu).state).read_volatile(),
+                )
             };
-            if queued > 0 {
-                return Activity::Waiting;
+            if queued > 0 && state == intf::baton_cpu_state_BATON_CPU_OTHER {
+                return Activity::Blocked;
             }
-            if runnable > 0 && self.balancer.shard().test(i.into()) {
-                activity = Activity::Running;
+            if queued > 0 || (runnable > 0 && self.balancer.shard().test(i.into())) {
+                activity = Activity::Busy;
             }
         }
         activity

@@ -264,14 +264,15 @@ impl Balancer {
     }
 
     /// When the next round is worth while for the busy CPUs of the shard; [`Nanos::MAX`] if none
-    /// was busy when last looked at. CPUs that are due soon after one another share a round: the
-    /// first waits for the others for half the time from the last round to its due time at most.
+    /// was busy when last looked at. The first that is due waits for the others, so that they share
+    /// rounds from then on, for half the shortest interval of its lowest level at most.
     pub fn due_busy(&self) -> Nanos {
-        let now = self.inner.view.now();
-        let due = || self.inner.slots.iter().filter(|s| !s.idle).map(|s| s.due_busy.max(now));
-        let Some(first) = due().min() else { return Nanos::MAX };
-        let latest = first + Nanos((first - now).0 / 2);
-        due().filter(|&due| due <= latest).max().unwrap_or(first)
+        let busy = || self.inner.slots.iter().filter(|s| !s.idle);
+        let Some(first) = busy().min_by_key(|s| s.due_busy) else { return Nanos::MAX };
+        let lowest = self.tree.domain(self.tree.chain(first.cpu)[0].domain);
+        let interval = lowest.min_interval.0.saturating_mul(u64::from(lowest.busy_factor));
+        let latest = first.due_busy + Nanos(interval / 2);
+        busy().map(|s| s.due_busy).filter(|&due| due <= latest).max().unwrap_or(first.due_busy)
     }
 
     /// When the next round is worth while for idle CPUs: when busy ones may ask for nohz balancing
