@@ -14,6 +14,9 @@ vm_shape() {
         printf '%s\n' --cpus 8,sockets=2,cores=4 -m 4G --numa 2G,cpus=0-3 --numa 2G,cpus=4-7 \
             --numa-distance 0,1=21
         ;;
+    2u8)
+        printf '%s\n' --cpus 8 -m 4G --numa 2G,cpus=0-1 --numa 2G,cpus=2-7 --numa-distance 0,1=21
+        ;;
     4n16)
         printf '%s\n' --cpus 16,sockets=4,cores=2,threads=2 -m 4G \
             --numa 1G,cpus=0-3 --numa 1G,cpus=4-7 --numa 1G,cpus=8-11 --numa 1G,cpus=12-15 \
@@ -24,7 +27,7 @@ vm_shape() {
     *) die "no shape \`$1\`; there are: $(vm_shapes)" ;;
     esac
 }
-vm_shapes() { echo '1n4 2n8 4n16'; }
+vm_shapes() { echo '1n4 2n8 2u8 4n16'; }
 
 kernel_image() { # kernel_image VERSION: path of its vmlinuz
     local dir="$CACHE/kernel/$1" release="$1+deb13-cloud-amd64" f
