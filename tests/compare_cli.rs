@@ -120,25 +120,27 @@ fn invalid_runs_are_shown_and_never_averaged() {
     let mut faulty = script(1.0, 1.0);
     // The runs: 1-2 warm-up, 3-14 A/A, 15 A, 16 B, 17 B, 18 A, 19 A, 20 B, …
     faulty["faults"] = serde_json::json!({
-        "16": "ejected", "17": "settings", "21": "charge", "23": "workload", "25": "start"
+        "16": "ejected", "17": "settings", "21": "charge", "23": "workload", "25": "start",
+        "29": "killed"
     });
     let lab = Lab::new(faulty);
     let json = lab.json(&["kernel", "baton", "--rounds", "10"]);
     let runs = json["record"]["runs"].as_array().unwrap();
     let reasons: Vec<&str> = runs.iter().filter_map(|r| r["invalid"].as_str()).collect();
-    assert_eq!(reasons.len(), 5, "{reasons:?}");
+    assert_eq!(reasons.len(), 6, "{reasons:?}");
     for (reason, part) in reasons.iter().zip([
         "ejected",
         "changed during the run",
         "only 0 %",
         "the workload failed",
         "scripted not to start",
+        "the scheduler was ejected: its process ended during the run",
     ]) {
         assert!(reason.contains(part), "{reason} lacks {part}");
     }
     let row = &json["evaluation"]["rows"][0];
-    // Rounds 1, 2, 4, 5 and 6 have lost a run.
-    assert_eq!(row["pairs"], 5);
+    // Rounds 1, 2, 4, 5, 6 and 8 have lost a run.
+    assert_eq!(row["pairs"], 4);
     assert_eq!(verdicts(&json), ["no_call"]);
     let valid = |side: &str| {
         let of = |r: &&Value| {
@@ -150,7 +152,7 @@ fn invalid_runs_are_shown_and_never_averaged() {
     assert_eq!(row["samples"]["values"].as_array().unwrap().len(), valid("baton"));
     let out = lab.run(&["--from", "r.jsonl"]);
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
-    assert!(text.contains("5 of 34 runs are invalid") && text.contains("ejected"), "{text}");
+    assert!(text.contains("6 of 34 runs are invalid") && text.contains("ejected"), "{text}");
 }
 
 fn side_number(side: &str) -> u64 {

@@ -80,6 +80,9 @@ pub struct Observation {
     pub before: Sight,
     /// Just after it.
     pub after: Sight,
+    /// How the process of the scheduler that was started ended while the run was on; `None` if it
+    /// did not, or there is none. The kernel may still call its scheduler enabled then.
+    pub scheduler_ended: Option<String>,
     /// Who scheduled the tasks.
     pub charge: Charge,
     /// What was counted.

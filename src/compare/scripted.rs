@@ -23,6 +23,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 enum Fault {
     /// The kernel ends the scheduler.
     Ejected,
+    /// The scheduler's process is killed, and the kernel has not noticed yet at the run's end.
+    Killed,
     /// Somebody changes a setting.
     Settings,
     /// The tasks are with another scheduler.
@@ -214,7 +216,8 @@ impl Machine for Scripted {
         if self.sight.state == "enabled" {
             charge.ours = 40;
         }
-        let mut failure = None;
+        let (mut failure, mut scheduler_ended) = (None, None);
+        let mut after = None;
         match fault {
             Some(Fault::Interrupt) => {
                 stop.store(true, Ordering::Relaxed);
@@ -222,6 +225,11 @@ impl Machine for Scripted {
             }
             Some(Fault::Crash) => std::process::abort(),
             Some(Fault::Ejected) => self.eject(),
+            Some(Fault::Killed) => {
+                after = Some(Sight { settings: None, epoch: None, ..self.sight.clone() });
+                scheduler_ended = Some("it was scripted to be killed".into());
+                self.eject();
+            }
             Some(Fault::Settings) => self.sight.epoch = self.sight.epoch.map(|n| n + 1),
             Some(Fault::Charge) => charge.ours = 40 - charge.ours,
             Some(Fault::Workload) => failure = Some("it was scripted to fail".into()),
@@ -238,8 +246,8 @@ impl Machine for Scripted {
         let copies = job.invocation.copies.max(1) as usize;
         let printed =
             Printed { stdout: vec![stdout; copies], elapsed_s: score, latencies_ms: vec![score] };
-        let after = self.sight.clone();
-        Ok(Some(Observation { printed, failure, before, after, charge, counters }))
+        let after = after.unwrap_or_else(|| self.sight.clone());
+        Ok(Some(Observation { printed, failure, before, after, scheduler_ended, charge, counters }))
     }
 
     fn clean_up(&mut self) -> Result<()> {

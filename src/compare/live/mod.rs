@@ -105,10 +105,10 @@ impl Machine for Live {
     fn run(&mut self, job: &Job<'_>, stop: &AtomicBool) -> Result<Option<Observation>> {
         let place = run::Place {
             topology: self.topology.as_ref(),
-            scheduler: self.started.as_ref().map(Started::pid),
+            scheduler: self.started.as_mut(),
             servers: self.database.as_ref().and_then(Running::group),
         };
-        run::run(job, &place, stop)
+        run::run(job, place, stop)
     }
 
     fn clean_up(&mut self) -> Result<()> {

@@ -30,9 +30,21 @@ pub(super) struct Started {
 }
 
 impl Started {
+    /// Any process, taken for a scheduler's.
+    #[cfg(test)]
+    pub(super) fn of(process: Process) -> Self {
+        Self { process }
+    }
+
     /// Its process.
     pub(super) fn pid(&self) -> u32 {
         self.process.group()
+    }
+
+    /// How its process ended; `None` while it runs.
+    pub(super) fn ended(&mut self) -> Option<String> {
+        let status = self.process.ended()?;
+        Some(self.process.failure(status).unwrap_or_else(|| "without an error".into()))
     }
 
     /// Ends it and waits until the kernel's scheduler is back.
