@@ -161,6 +161,11 @@ impl Record {
             .collect()
     }
 
+    /// The runs that do not count, each with its reason.
+    pub fn invalid(&self) -> impl Iterator<Item = (&Run, &str)> {
+        self.runs.iter().filter_map(|run| Some((run, run.invalid.as_deref()?)))
+    }
+
     /// Whether every run of this round has been made.
     pub fn has_round(&self, steps: &[Step]) -> bool {
         steps.iter().all(|step| self.runs.iter().any(|r| r.step == *step))
@@ -292,6 +297,15 @@ mod tests {
         // The run that was made again counts as it was made last.
         assert_eq!(record.runs, [run(1, 0.1 + 0.2), run(0, 2.5)]);
         assert!(Recorder::create(&path, &header()).unwrap_err().to_string().contains("exists"));
+    }
+
+    #[test]
+    fn invalid_runs_are_found_with_their_reasons() {
+        let mut record = Record { header: header(), runs: vec![run(0, 1.0)], resumed: Vec::new() };
+        assert_eq!(record.invalid().count(), 0);
+        let ejected = Run { invalid: Some("ejected".into()), ..run(1, 2.0) };
+        record.add(ejected.clone());
+        assert_eq!(record.invalid().collect::<Vec<_>>(), [(&ejected, "ejected")]);
     }
 
     #[test]

@@ -319,7 +319,7 @@ fn counters(body: &mut String, record: &Record, beside: &Beside) {
 }
 
 fn invalid(body: &mut String, record: &Record) {
-    let runs: Vec<&Run> = record.runs.iter().filter(|r| r.invalid.is_some()).collect();
+    let runs: Vec<_> = record.invalid().collect();
     if runs.is_empty() {
         return;
     }
@@ -330,7 +330,7 @@ fn invalid(body: &mut String, record: &Record) {
         runs.len(),
         record.runs.len()
     );
-    for run in runs {
+    for (run, reason) in runs {
         let _ = writeln!(
             body,
             "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"text\">{}</td></tr>",
@@ -338,7 +338,7 @@ fn invalid(body: &mut String, record: &Record) {
             run.step.round + 1,
             escape(&record.header.sides[run.step.side].name),
             run.step.load,
-            escape(run.invalid.as_deref().unwrap_or_default())
+            escape(reason)
         );
     }
     body.push_str("</table></div>\n");
