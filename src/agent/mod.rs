@@ -26,6 +26,7 @@ mod summary;
 mod worker;
 
 use crate::policy::tunables::Tunables;
+use crate::sched_ext;
 use crate::units::Nanos;
 use anyhow::{Context, Result};
 use conservation::Conservation;
@@ -39,6 +40,7 @@ use programs::Programs;
 use roster::Roster;
 use scx_utils::UserExitInfo;
 use std::mem::MaybeUninit;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -125,8 +127,9 @@ fn run(config: &Config, machine: &Machine, stop: &AtomicBool) -> Result<(Exit, T
     let programs = Programs::new(&loaded.skel)?;
     let tables = loaded.tables()?;
     loaded.attach()?;
-    let attached = loader::enable_seq();
-    if loader::hotplug_seq() != machine.topology.hotplug_seq {
+    let root = Path::new("/");
+    let attached = sched_ext::enable_seq(root);
+    if sched_ext::hotplug_seq(root) != machine.topology.hotplug_seq {
         info!("a CPU came or went while starting");
         loaded.detach();
         return Ok((Exit::Restart, config.tunables));
@@ -199,8 +202,10 @@ fn ended(info: &UserExitInfo, asked: bool, attached: Option<u64>) -> Exit {
     if info.should_restart() {
         return Exit::Restart;
     }
-    if loader::state().as_deref() == Some("enabled") && loader::enable_seq() != attached {
-        return Exit::Replaced(loader::attached_ops().unwrap_or_else(|| "another one".into()));
+    let root = Path::new("/");
+    let is_enabled = sched_ext::state(root).as_deref() == Some("enabled");
+    if is_enabled && sched_ext::enable_seq(root) != attached {
+        return Exit::Replaced(sched_ext::ops(root).unwrap_or_else(|| "another one".into()));
     }
     match info.report() {
         Ok(()) => Exit::Ejected("it was unregistered by somebody else".into()),
