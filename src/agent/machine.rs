@@ -34,7 +34,7 @@ impl Machine {
         for note in &topology.notes {
             warn!("{note}");
         }
-        let built = domains::build(&topology);
+        let built = domains::build_with(&topology, &config.domains);
         for dropped in &built.dropped {
             log::debug!("no level {}: {}", dropped.level, dropped.why);
         }

@@ -25,6 +25,7 @@ pub mod stats;
 mod summary;
 mod worker;
 
+use crate::domains::BuildOptions;
 use crate::policy::tunables::Tunables;
 use crate::sched_ext;
 use crate::units::Nanos;
@@ -67,6 +68,8 @@ pub struct Config {
     pub tick: Option<Nanos>,
     /// How the machine is divided among workers.
     pub workers: Workers,
+    /// How the sched domains are built.
+    pub domains: BuildOptions,
     /// The policy's settings at the start.
     pub tunables: Tunables,
     /// Address of the allocator's entry, for counting what the workers allocate.
