@@ -227,7 +227,8 @@ impl Machine for Scripted {
             Some(Fault::Ejected) => self.eject(),
             Some(Fault::Killed) => {
                 after = Some(Sight { settings: None, epoch: None, ..self.sight.clone() });
-                scheduler_ended = Some("it was scripted to be killed".into());
+                scheduler_ended =
+                    self.started.as_ref().map(|_| "it was scripted to be killed".into());
                 self.eject();
             }
             Some(Fault::Settings) => self.sight.epoch = self.sight.epoch.map(|n| n + 1),

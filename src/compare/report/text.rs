@@ -41,7 +41,7 @@ pub fn text(record: &Record, evaluation: &Evaluation) -> String {
             "metric",
             "baseline",
             "median",
-            "change",
+            "mean change",
             "95 % interval",
             "A/A noise",
             "verdict",
