@@ -138,6 +138,11 @@ fn mistakes_get_one_sentence() {
     for (args, part) in [
         (&["topo", "--synthetic", "2y4"][..], "2y4"),
         (&["topo", "--sysroot", "/nonexistent"], "holds no machine"),
+        (&["sim", "--machine", "2", "--tick", "1us"], "give 10us or more"),
+        (
+            &["sim", "--machine", "2", "--seeds", "2", "--seed", "18446744073709551615"],
+            "there are no 2 seeds",
+        ),
     ] {
         let out = baton(args);
         assert_eq!(out.status.code(), Some(2));

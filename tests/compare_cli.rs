@@ -297,6 +297,7 @@ fn bad_input_is_one_sentence() {
         (vec!["kernel", "baton", "-w", "sleep"], "`sleep` is no workload"),
         (vec!["kernel", "baton", "--db-url", "mysql://h/d"], "belongs to the oltp workload"),
         (vec!["kernel", "baton", "--record", "there.jsonl"], "exists already"),
+        (vec!["kernel", "baton", "-w", "cmd:x", "--load", "at"], "--load has no effect"),
         (vec!["--from", "junk"], "no header of `baton compare`"),
         (vec!["--from", "absent"], "cannot read absent"),
         (vec!["--resume", "junk"], "no header"),

@@ -2,7 +2,7 @@
 //! at most the run it interrupted and the comparison can be resumed.
 
 use super::machine::{Counters, Environment};
-use super::plan::{Plan, Step};
+use super::plan::{MOST_ROUNDS, Phase, Plan, Step};
 use super::side::Side;
 use super::workload::Workload;
 use anyhow::{Context, Result, bail};
@@ -116,7 +116,12 @@ impl Record {
                 record.header.version
             );
         }
+        let plan = &record.header.plan;
         let (sides, metrics) = (record.header.sides.len(), record.header.workload.metrics().len());
+        let rounds = Phase::ALL.map(|phase| plan.rounds(phase));
+        if plan.sides != sides || plan.loads.is_empty() || rounds.iter().any(|&n| n > MOST_ROUNDS) {
+            bail!("its plan is none that `baton compare` makes");
+        }
         let fits = |run: &Run| {
             run.step.side < sides
                 && run.step.slot < sides.max(2)
@@ -152,9 +157,7 @@ impl Record {
     }
 
     /// Runs by step, for finding pairs.
-    pub fn by_step(
-        &self,
-    ) -> BTreeMap<(super::plan::Phase, u32, super::workload::Load, usize), &Run> {
+    pub fn by_step(&self) -> BTreeMap<(Phase, u32, super::workload::Load, usize), &Run> {
         self.runs
             .iter()
             .map(|r| ((r.step.phase, r.step.round, r.step.load, r.step.slot), r))
@@ -238,7 +241,7 @@ impl Recorder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::plan::{Length, Phase};
+    use crate::compare::plan::Length;
     use crate::compare::side::parse_sides;
     use crate::compare::workload::{Load, Scoring, parse_workload};
 
@@ -312,6 +315,10 @@ mod tests {
     fn what_is_no_record_is_refused() {
         let line = |entry: &Entry| serde_json::to_string(entry).unwrap() + "\n";
         let later = Header { version: VERSION + 1, ..header() };
+        let plan = Plan { sides: 5, ..header().plan };
+        let other_sides = Header { plan, ..header() };
+        let plan = Plan { length: Length::Rounds(u32::MAX), ..header().plan };
+        let endless = Header { plan, ..header() };
         let mut strange = run(0, 1.0);
         strange.step.side = 7;
         let head = line(&Entry::Header(Box::new(header())));
@@ -319,6 +326,8 @@ mod tests {
             (String::new(), "first line is no header"),
             (line(&Entry::Run(run(0, 1.0))), "first line is no header"),
             (line(&Entry::Header(Box::new(later))), "use a newer baton"),
+            (line(&Entry::Header(Box::new(other_sides))), "its plan is none"),
+            (line(&Entry::Header(Box::new(endless))), "its plan is none"),
             (format!("{head}junk\n"), "line 2 is damaged"),
             (head + &line(&Entry::Run(strange)), "do not fit"),
             ("{\"record\": 3}".into(), "no result of `baton compare`"),
