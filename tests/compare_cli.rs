@@ -217,6 +217,23 @@ fn a_crash_loses_one_run_and_the_rest_is_resumed() {
 }
 
 #[test]
+fn a_comparison_is_not_resumed_under_other_conditions() {
+    let mut broken = script(1.0, 0.9);
+    broken["faults"] = serde_json::json!({ "20": "interrupt" });
+    let lab = Lab::new(broken);
+    assert_eq!(lab.run(&["kernel", "baton", "--record", "r.jsonl"]).status.code(), Some(1));
+    let text = std::fs::read_to_string(lab.path("r.jsonl")).unwrap();
+    let other = text.replace("\"performance\":8", "\"powersave\":8");
+    assert_ne!(text, other);
+    std::fs::write(lab.path("r.jsonl"), &other).unwrap();
+    let out = lab.run(&["--resume", "r.jsonl"]);
+    assert_eq!(out.status.code(), Some(2));
+    let part = "other conditions (governor: powersave 8, now performance 8)";
+    assert!(stderr(&out).contains(part), "{}", stderr(&out));
+    assert_eq!(std::fs::read_to_string(lab.path("r.jsonl")).unwrap(), other);
+}
+
+#[test]
 fn it_goes_on_until_it_is_precise() {
     let mut noisy = script(1.0, 1.0);
     let lab = Lab::new(noisy.clone());

@@ -13,8 +13,6 @@ use std::time::{Duration, Instant};
 
 /// How long a scheduler may take to attach or to go.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a fresh scheduler gets to learn the machine before anything is measured.
-const SETTLE: Duration = Duration::from_secs(1);
 
 /// The scx_baton beside this program, else the one on the PATH.
 pub(super) fn baton() -> PathBuf {
@@ -127,7 +125,6 @@ pub(super) fn start(
         }
         std::thread::sleep(POLL);
     }
-    std::thread::sleep(SETTLE);
     Ok(Some(Started { process }))
 }
 
