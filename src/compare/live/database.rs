@@ -48,11 +48,7 @@ impl Running {
     pub(super) fn end(self) -> Result<()> {
         match self {
             Self::Private(mut process, dir, database) => {
-                // PostgreSQL's "fast shutdown" is SIGINT; MariaDB takes only SIGTERM.
-                process.end(match database {
-                    Database::Mariadb => Signal::TERM,
-                    Database::Postgresql => Signal::INT,
-                });
+                process.end(ending(database).0);
                 dir.close().context("the private database's directory cannot be removed")
             }
             Self::Theirs(_, emptying) => {
@@ -63,6 +59,16 @@ impl Running {
                 Ok(())
             }
         }
+    }
+}
+
+/// What ends a server at once. Its data go too, so nothing need be written: PostgreSQL's "immediate
+/// shutdown" is SIGQUIT (on SIGTERM it would wait for its clients), MariaDB has none. The signal
+/// and its name.
+fn ending(database: Database) -> (Signal, &'static str) {
+    match database {
+        Database::Mariadb => (Signal::KILL, "KILL"),
+        Database::Postgresql => (Signal::QUIT, "QUIT"),
     }
 }
 
@@ -120,7 +126,8 @@ fn mariadb(oltp: &Oltp, dir: &Path, stop: &AtomicBool) -> Result<Process> {
         "--max-prepared-stmt-count=1000000".into(),
     ]);
     words.extend(as_root());
-    let options = Options { tied: true, dir: Some(dir), ..Options::default() };
+    let tied = Some(ending(Database::Mariadb).1);
+    let options = Options { tied, dir: Some(dir), ..Options::default() };
     let mut process = Process::start(&words, &options)?;
     let mut client = vec![path_of(&["mariadb", "mysql"])?];
     client.extend(["--no-defaults".into(), "--user=root".into()]);
@@ -163,8 +170,10 @@ fn postgresql(oltp: &Oltp, dir: &Path, stop: &AtomicBool) -> Result<Process> {
         "-c".into(),
         format!("max_connections={}", connections(oltp)),
     ];
-    let mut process =
-        Process::start(&words, &Options { user, tied: true, dir: Some(dir), stop: None })?;
+    let mut process = Process::start(
+        &words,
+        &Options { user, tied: Some(ending(Database::Postgresql).1), dir: Some(dir), stop: None },
+    )?;
     let place = ["-h".to_string(), dir.display().to_string(), "-U".into(), POSTGRES_USER.into()];
     let mut client = vec![path_of(&["createdb"])?];
     client.extend(place);

@@ -106,7 +106,8 @@ pub(super) fn start(
     if is_attached(&before) {
         bail!("{} is attached already", before.ops);
     }
-    let mut process = Process::start(&words, &Options { tied: true, ..Options::default() })?;
+    let mut process =
+        Process::start(&words, &Options { tied: Some("TERM"), ..Options::default() })?;
     let patience = Instant::now() + PATIENCE;
     loop {
         let now = sight();
