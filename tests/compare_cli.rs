@@ -234,6 +234,20 @@ fn a_comparison_is_not_resumed_under_other_conditions() {
 }
 
 #[test]
+fn what_changes_during_a_comparison_is_told() {
+    let mut changing = script(1.0, 0.9);
+    changing["faults"] = serde_json::json!({ "20": "governor" });
+    let lab = Lab::new(changing);
+    let out = lab.run(&["kernel", "baton", "--record", "r.jsonl"]);
+    assert!(stderr(&out).contains("the machine changed meanwhile: governor"), "{}", stderr(&out));
+    let told = "CHANGED MEANWHILE    governor: performance 8, now powersave 8";
+    for text in [out.stdout, lab.run(&["--from", "r.jsonl"]).stdout] {
+        let text = String::from_utf8_lossy(&text).into_owned();
+        assert!(text.contains(told), "{text}");
+    }
+}
+
+#[test]
 fn it_goes_on_until_it_is_precise() {
     let mut noisy = script(1.0, 1.0);
     let lab = Lab::new(noisy.clone());

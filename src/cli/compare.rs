@@ -155,6 +155,9 @@ pub fn run(args: &Args) -> Result<bool> {
     })?;
     show(&record, args)?;
     warn_if_short(&record);
+    if !record.changed.is_empty() {
+        eprintln!("baton: the machine changed meanwhile: {}", record.changed.join("; "));
+    }
     match &ending {
         Ending::Complete => warn_if_imprecise(&record),
         Ending::Interrupted => {
@@ -262,7 +265,11 @@ fn start(args: &Args, machine: &mut dyn Machine) -> Result<(Record, Recorder, Pa
         format!("compare-{time}.jsonl").into()
     });
     let recorder = Recorder::create(&path, &header)?;
-    Ok((Record { header, runs: Vec::new(), resumed: Vec::new() }, recorder, path))
+    Ok((
+        Record { header, runs: Vec::new(), resumed: Vec::new(), changed: Vec::new() },
+        recorder,
+        path,
+    ))
 }
 
 /// The command line without the password of a database.

@@ -72,7 +72,17 @@ enum Entry {
         at_s: f64,
         boot_id: String,
     },
+    /// At a session's end the machine was not as it was at the start.
+    Changed {
+        at_s: f64,
+        what: Vec<String>,
+    },
 }
+
+/// Longest wait between two runs that is no break, seconds.
+const BREAK_S: f64 = 900.0;
+/// What a break counts as, seconds.
+const SHORT_S: f64 = 30.0;
 
 /// A whole record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -85,6 +95,9 @@ pub struct Record {
     /// Boot ids of the sessions after the first.
     #[serde(default)]
     pub resumed: Vec<String>,
+    /// What was not as at the start when a session ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed: Vec<String>,
 }
 
 impl Record {
@@ -139,11 +152,13 @@ impl Record {
         let Some(Entry::Header(header)) = first else {
             bail!("its first line is no header of `baton compare`");
         };
-        let mut record = Self { header: *header, runs: Vec::new(), resumed: Vec::new() };
+        let mut record =
+            Self { header: *header, runs: Vec::new(), resumed: Vec::new(), changed: Vec::new() };
         for (i, line) in lines.enumerate() {
             match serde_json::from_str(line) {
                 Ok(Entry::Run(run)) => record.add(run),
                 Ok(Entry::Resumed { boot_id, .. }) => record.resumed.push(boot_id),
+                Ok(Entry::Changed { what, .. }) => record.changed.extend(what),
                 Ok(Entry::Header(_)) | Err(_) => bail!("its line {} is damaged", i + 2),
             }
         }
@@ -167,6 +182,22 @@ impl Record {
     /// The runs that do not count, each with its reason.
     pub fn invalid(&self) -> impl Iterator<Item = (&Run, &str)> {
         self.runs.iter().filter_map(|run| Some((run, run.invalid.as_deref()?)))
+    }
+
+    /// When each run began, seconds after the start; breaks between sessions are cut short.
+    pub fn times_s(&self) -> Vec<f64> {
+        let mut cut = 0.0;
+        let mut last_end = self.header.started_s;
+        let mut times = Vec::with_capacity(self.runs.len());
+        for run in &self.runs {
+            let wait = run.at_s - last_end;
+            if wait > BREAK_S {
+                cut += wait - SHORT_S;
+            }
+            times.push(run.at_s - self.header.started_s - cut);
+            last_end = run.at_s + run.elapsed_s;
+        }
+        times
     }
 
     /// Whether every run of this round has been made.
@@ -226,6 +257,14 @@ impl Recorder {
     /// The disk is full, or similar.
     pub fn run(&mut self, run: &Run) -> Result<()> {
         self.append(&Entry::Run(run.clone()))
+    }
+
+    /// Notes that the machine is not as it was.
+    ///
+    /// # Errors
+    /// The disk is full, or similar.
+    pub fn changed(&mut self, at_s: f64, what: &[String]) -> Result<()> {
+        self.append(&Entry::Changed { at_s, what: what.to_vec() })
     }
 
     fn append(&mut self, entry: &Entry) -> Result<()> {
@@ -295,16 +334,34 @@ mod tests {
         );
         let mut recorder = Recorder::resume(&path, 3.0, "boot").unwrap();
         recorder.run(&run(0, 2.5)).unwrap();
+        recorder.changed(4.0, &["governor".into()]).unwrap();
         let record = Record::read(&path).unwrap();
-        assert_eq!(record.resumed, ["boot"]);
+        assert_eq!(
+            (&record.resumed[..], &record.changed[..]),
+            (&["boot".into()][..], &["governor".into()][..])
+        );
         // The run that was made again counts as it was made last.
         assert_eq!(record.runs, [run(1, 0.1 + 0.2), run(0, 2.5)]);
         assert!(Recorder::create(&path, &header()).unwrap_err().to_string().contains("exists"));
     }
 
+    fn empty() -> Record {
+        Record { header: header(), runs: Vec::new(), resumed: Vec::new(), changed: Vec::new() }
+    }
+
+    #[test]
+    fn breaks_are_cut_short() {
+        let mut record = empty();
+        for (slot, at_s) in [(0, 5.0), (1, 20.0), (2, 90_000.0), (3, 90_010.0)] {
+            record.runs.push(Run { at_s, ..run(slot, 10.0) });
+        }
+        assert_eq!(record.times_s(), [4.0, 19.0, 59.0, 69.0]);
+    }
+
     #[test]
     fn invalid_runs_are_found_with_their_reasons() {
-        let mut record = Record { header: header(), runs: vec![run(0, 1.0)], resumed: Vec::new() };
+        let mut record = empty();
+        record.add(run(0, 1.0));
         assert_eq!(record.invalid().count(), 0);
         let ejected = Run { invalid: Some("ejected".into()), ..run(1, 2.0) };
         record.add(ejected.clone());

@@ -33,6 +33,8 @@ enum Fault {
     Workload,
     /// The scheduler does not start.
     Start,
+    /// Somebody changes the frequency governor.
+    Governor,
     /// Ctrl-C.
     Interrupt,
     /// This program dies.
@@ -72,6 +74,7 @@ pub struct Scripted {
     runs: u32,
     now_s: f64,
     sight: Sight,
+    governor: &'static str,
     /// Whether a scheduler that was started was not yet stopped.
     started: Option<Scheduler>,
 }
@@ -87,7 +90,15 @@ impl Scripted {
         let script: Script = serde_json::from_str(&text).with_context(context)?;
         let rng = Pcg64::seed_from_u64(script.seed);
         let sight = Sight { state: "disabled".into(), enable_seq: Some(0), ..Sight::default() };
-        Ok(Self { script, rng, runs: 0, now_s: 1.7e9, sight, started: None })
+        Ok(Self {
+            script,
+            rng,
+            runs: 0,
+            now_s: 1.7e9,
+            sight,
+            governor: "performance",
+            started: None,
+        })
     }
 
     fn log(&self, what: &str) -> Result<()> {
@@ -146,7 +157,7 @@ impl Machine for Scripted {
             boot_id: "scripted".into(),
             cpus: topology.online.weight() as u32,
             topology: serde_json::to_value(&topology)?,
-            governors: BTreeMap::from([("performance".into(), 8)]),
+            governors: BTreeMap::from([(self.governor.into(), 8)]),
             switches: BTreeMap::from([("numa_balancing".into(), "0".into())]),
             versions: BTreeMap::from([("baton".into(), "scripted".into())]),
         })
@@ -234,6 +245,7 @@ impl Machine for Scripted {
             Some(Fault::Settings) => self.sight.epoch = self.sight.epoch.map(|n| n + 1),
             Some(Fault::Charge) => charge.ours = 40 - charge.ours,
             Some(Fault::Workload) => failure = Some("it was scripted to fail".into()),
+            Some(Fault::Governor) => self.governor = "powersave",
             Some(Fault::Start) | None => {}
         }
         self.now_s += score + 1.0;

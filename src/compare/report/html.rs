@@ -182,22 +182,22 @@ fn section(
 }
 
 fn over_time(record: &Record, load: Load, metric: usize, what: &Metric) -> String {
-    let runs: Vec<&Run> = record
-        .runs
-        .iter()
-        .filter(|r| r.step.load == load && r.step.phase != Phase::WarmUp)
-        .collect();
-    let minute = |run: &Run| (run.at_s - record.header.started_s) / 60.0;
+    let shown = |r: &Run| r.step.load == load && r.step.phase != Phase::WarmUp;
+    let runs: Vec<(f64, &Run)> =
+        record.times_s().into_iter().zip(&record.runs).filter(|(_, r)| shown(r)).collect();
     let score = |run: &Run| run.scores.get(metric).copied();
-    let valid = runs.iter().filter(|r| r.invalid.is_none()).filter_map(|r| score(r));
-    let mut plot =
-        Plot::new(runs.iter().map(|r| minute(r)), valid, &format!("{} over time", what.name));
+    let valid = runs.iter().filter(|(_, r)| r.invalid.is_none()).filter_map(|(_, r)| score(r));
+    let mut plot = Plot::new(
+        runs.iter().map(|(at_s, _)| at_s / 60.0),
+        valid,
+        &format!("{} over time", what.name),
+    );
     let foot = plot.foot();
     plot.y_axis(false);
     plot.x_axis("minutes", None);
     let dots: Vec<Dot> = runs
         .iter()
-        .map(|run| {
+        .map(|&(at_s, run)| {
             let side = &record.header.sides[run.step.side].name;
             let place = format!("{side}, {} round {}", run.step.phase.title(), run.step.round + 1);
             let (tip, shape) = match &run.invalid {
@@ -216,7 +216,7 @@ fn over_time(record: &Record, load: Load, metric: usize, what: &Metric) -> Strin
                 }
             };
             let y = score(run).filter(|_| shape != Shape::Cross).unwrap_or(foot);
-            Dot { x: minute(run), y, class: class(run.step.side), tip, shape }
+            Dot { x: at_s / 60.0, y, class: class(run.step.side), tip, shape }
         })
         .collect();
     plot.dots(&dots);

@@ -96,8 +96,9 @@ fn facts(record: &Record) -> Vec<(&'static str, String)> {
     };
     let parts = |name: &str| e.topology[name].as_array().map_or(0, Vec::len);
     let loaded = header.sides.iter().any(|s| s.scheduler != Scheduler::Kernel);
-    let minutes = record.runs.last().map_or(0.0, |last| (last.at_s - header.started_s) / 60.0);
-    vec![
+    let last = record.times_s().last().copied().zip(record.runs.last());
+    let minutes = last.map_or(0.0, |(at_s, run)| (at_s + run.elapsed_s) / 60.0);
+    let mut facts = vec![
         ("kernel", format!("{} ({})", e.kernel, e.kernel_build)),
         ("kernel command line", e.command_line.clone()),
         (
@@ -143,7 +144,11 @@ fn facts(record: &Record) -> Vec<(&'static str, String)> {
             },
         ),
         ("command", command_line(&header.command)),
-    ]
+    ];
+    if !record.changed.is_empty() {
+        facts.insert(0, ("CHANGED MEANWHILE", record.changed.join("; ")));
+    }
+    facts
 }
 
 /// How many rounds were made of those that were planned.
