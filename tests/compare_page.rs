@@ -45,7 +45,7 @@ fn page(dir: &Path) -> PathBuf {
     let script = serde_json::json!({
         "means": { "kernel": 1.0, "baton": 0.93, "./other --x": 1.08 },
         "noise": 0.02,
-        "faults": { "35": "ejected", "40": "workload", "50": "killed" },
+        "faults": { "35": "ejected", "40": "workload", "50": "killed", "60": "governor" },
     });
     std::fs::write(dir.join("script.json"), script.to_string()).unwrap();
     let status = Command::new(env!("CARGO_BIN_EXE_baton"))
@@ -104,6 +104,7 @@ fn the_page_shows_its_pictures_and_asks_nobody() {
         "Invalid runs",
         "ejected",
         "its process ended during the run",
+        "The machine changed meanwhile: governor",
         "better",
         "worse",
         "7.3.4-scripted",

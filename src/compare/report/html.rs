@@ -35,6 +35,10 @@ pub fn html(record: &Record, evaluation: &Evaluation) -> String {
             count(record.runs.len(), "run")
         );
     }
+    if !record.changed.is_empty() {
+        let what = escape(&record.changed.join("; "));
+        let _ = writeln!(body, "<p class=\"warn\">The machine changed meanwhile: {what}</p>");
+    }
     body.push_str("<div class=\"cards\">\n");
     for row in &evaluation.rows {
         card(&mut body, record, row);
