@@ -1,6 +1,7 @@
 //! The live machine behind the [`Host`] boundary: reads the tables that the BPF component
 //! keeps, and acts through its syscall programs.
 
+use super::bell::Bell;
 use super::bpf::intf;
 use super::clock;
 use super::loader::Tables;
@@ -12,11 +13,13 @@ use crate::balancer::{
 };
 use crate::cpumask::Cpumask;
 use crate::units::{Capacity, CpuId, Load, Nanos, TaskKey, Util, Weight};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 const _: () = assert!(NR_MIGRATE == intf::baton_consts_BATON_NR_MIGRATE as usize);
 const _: () = assert!(PULL_PLAN_LEN == intf::baton_consts_BATON_PULL_PLAN_LEN as usize);
 const _: () = assert!(avg::AVG_SHIFT == intf::baton_consts_BATON_AVG_SHIFT);
+const _: () = assert!(align_of::<intf::baton_slot>() >= align_of::<AtomicU32>());
 const _: () = assert!(MoveOutcome::ALL.len() == intf::baton_outcome_BATON_NR_OUTCOMES as usize);
 
 /// How long a push may take before it is given up: the CPU has to reschedule.
@@ -32,6 +35,8 @@ pub(crate) struct LiveHost<'a> {
     roster: &'a Roster,
     /// One moment on the BPF component's clock and on the agent's.
     clock: (Nanos, Nanos),
+    /// When the worker was woken.
+    rung_at: Option<Nanos>,
     /// By CPU id: how many of its pulls have been read.
     pulls_read: Vec<u64>,
     /// The worker's own desk in the table of requests.
@@ -55,6 +60,7 @@ impl<'a> LiveHost<'a> {
             largest,
             roster,
             clock: (Nanos::ZERO, Nanos::ZERO),
+            rung_at: None,
             pulls_read: vec![0; capacities.len()],
             slot,
         }
@@ -68,10 +74,12 @@ impl<'a> LiveHost<'a> {
         state == intf::baton_cpu_state_BATON_CPU_IDLE
     }
 
-    /// Sets the agent's clock by the BPF component's. Once a round is enough: both run at the same
-    /// pace.
+    /// Sets the agent's clock by the BPF component's, unless whoever woke the worker has told the
+    /// time. Once a round is enough: both run at the same pace.
     pub(crate) fn begin_round(&mut self) {
-        if self.programs.clock.run(self.slot) {
+        if let Some(at) = self.rung_at.take() {
+            self.clock = (at, clock::now());
+        } else if self.programs.clock.run(self.slot) {
             // SAFETY: as in `ask`; the program has returned, so nothing writes the desk now.
             let theirs = unsafe { (&raw const (*self.desk()).now).read_volatile() };
             self.clock = (Nanos(theirs), clock::now());
@@ -148,6 +156,23 @@ impl<'a> LiveHost<'a> {
             mask.set(i.into());
         }
         true
+    }
+
+    /// Sleeps until the bell rings or `timeout` has passed. Before `due` no busy CPU of the shard
+    /// needs a round, before `due_idle` no idle one does (both on the BPF component's clock).
+    pub(crate) fn sleep(&mut self, bell: &Bell, due: Nanos, due_idle: Nanos, timeout: Duration) {
+        let desk = self.desk();
+        // SAFETY: the fields are inside the mapping; the BPF side reads the times, and takes the
+        // flag back with an atomic operation.
+        let asleep = unsafe {
+            (&raw mut (*desk).due).write_volatile(due.0);
+            (&raw mut (*desk).due_idle).write_volatile(due_idle.0);
+            AtomicU32::from_ptr(&raw mut (*desk).asleep)
+        };
+        // Whatever happened since the last look lasts until the next tick, which sees this.
+        asleep.store(1, Ordering::Release);
+        self.rung_at = bell.wait(timeout);
+        asleep.store(0, Ordering::Relaxed);
     }
 
     fn desk(&self) -> *mut intf::baton_slot {
@@ -344,6 +369,6 @@ impl Host for LiveHost<'_> {
     }
 
     fn kick(&mut self, cpu: CpuId) {
-        self.roster.wake_for(cpu);
+        self.roster.wake_for(cpu, self.slot);
     }
 }

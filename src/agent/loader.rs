@@ -31,7 +31,7 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// Tells the BPF side which worker balances each CPU.
+    /// Tells the BPF side which worker balances each CPU; before it is attached.
     pub(crate) fn assign(&self, worker_by_cpu: &[u32]) {
         for (cpu, worker) in worker_by_cpu.iter().enumerate() {
             let record = self.cpus.ptr(cpu);
@@ -70,6 +70,7 @@ pub(crate) fn load<'a>(
     skel.maps.cpus.set_max_entries(width)?;
     skel.maps.pull_plans.set_max_entries(width)?;
     skel.maps.slots.set_max_entries(nr_slots as u32)?;
+    skel.maps.bells.set_max_entries(nr_slots as u32)?;
     let rodata =
         skel.maps.rodata_data.as_deref_mut().context("the BPF object has no read-only data")?;
     rodata.nr_cpu_ids = width;

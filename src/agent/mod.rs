@@ -1,16 +1,16 @@
 //! The live agent: loads the BPF component, balances until told to stop, and reports why it
 //! ended.
 //!
-//! The main thread starts the workers, hears the doorbell and watches for the end. Each worker
-//! balances its shard. Two more threads answer the control socket and the statistics socket; they
+//! The main thread starts the workers and watches for the end. Each worker balances its shard,
+//! woken by a bell of its own. Two more threads answer the control socket and the statistics socket; they
 //! only read counters and swap the configuration.
 
 mod allocations;
+mod bell;
 mod bpf;
 mod clock;
 mod conservation;
 mod control_server;
-mod doorbell;
 mod live;
 mod live_host;
 mod loader;
@@ -30,9 +30,9 @@ use crate::policy::tunables::Tunables;
 use crate::sched_ext;
 use crate::units::Nanos;
 use anyhow::{Context, Result};
+use bell::Bell;
 use conservation::Conservation;
 use control_server::ControlServer;
-use doorbell::Doorbell;
 use live::Live;
 use live_host::LiveHost;
 use log::info;
@@ -127,8 +127,13 @@ fn run(config: &Config, machine: &Machine, stop: &AtomicBool) -> Result<(Exit, T
     let mut storage = MaybeUninit::uninit();
     let nr_workers = machine.shards.len();
     let mut loaded = loader::load(&mut storage, config, machine.topology.width, nr_workers)?;
-    let programs = Programs::new(&loaded.skel)?;
+    let programs = Arc::new(Programs::new(&loaded.skel)?);
     let tables = loaded.tables()?;
+    let roster =
+        Arc::new(Roster::new(machine.topology.width, &machine.shards, Arc::clone(&programs)));
+    tables.assign(roster.workers_by_cpu());
+    let bells = (0..nr_workers as u32).map(|worker| Bell::install(&loaded.skel.maps.bells, worker));
+    let bells = bells.collect::<Result<Vec<_>>>()?;
     loaded.attach()?;
     let root = Path::new("/");
     let attached = sched_ext::enable_seq(root);
@@ -138,18 +143,15 @@ fn run(config: &Config, machine: &Machine, stop: &AtomicBool) -> Result<(Exit, T
         return Ok((Exit::Restart, config.tunables));
     }
     let (balancers, views) = machine.balancers();
-    let roster = Arc::new(Roster::new(machine.topology.width, &machine.shards));
     let live = Arc::new(Live::new(config.tunables, tables, views, Arc::clone(&roster)));
     let control =
         ControlServer::start(Arc::clone(&live)).context("the control socket cannot be opened")?;
     let statistics = stats::Server::start(Arc::clone(&live))?;
     info!("scheduling {} CPUs", machine.topology.online.weight());
 
-    live.tables.assign(roster.workers_by_cpu());
-    let doorbell = Doorbell::new(&loaded.skel.maps.events, nr_workers)?;
     std::thread::scope(|scope| {
         let mut threads = Vec::with_capacity(nr_workers);
-        for (slot, balancer) in balancers.into_iter().enumerate() {
+        for (slot, (balancer, bell)) in balancers.into_iter().zip(bells).enumerate() {
             let worker = worker::Worker {
                 balancer,
                 host: LiveHost::new(
@@ -162,8 +164,8 @@ fn run(config: &Config, machine: &Machine, stop: &AtomicBool) -> Result<(Exit, T
                 live: &live,
                 view: &live.workers[slot],
                 roster: &roster,
+                bell,
                 conservation: (slot == 0).then(|| Conservation::new(machine.balanced())),
-                slot,
                 home: machine.home(&machine.shards[slot]),
                 tick: machine.tick,
                 alloc_entry: config.alloc_entry,
@@ -175,16 +177,14 @@ fn run(config: &Config, machine: &Machine, stop: &AtomicBool) -> Result<(Exit, T
             match spawned {
                 Ok(thread) => threads.push(thread),
                 Err(err) => {
-                    roster.complete(threads.iter().map(|t| t.thread().clone()).collect());
                     roster.quit();
                     return Err(err).context("a worker thread cannot be started");
                 }
             }
         }
-        roster.complete(threads.iter().map(|t| t.thread().clone()).collect());
         let all_alive = || threads.iter().all(|t| !t.is_finished());
         while !stop.load(Ordering::Relaxed) && !loaded.exited() && all_alive() {
-            doorbell.wait(WATCH_PERIOD, |worker| roster.wake(worker));
+            std::thread::park_timeout(WATCH_PERIOD);
         }
         roster.quit();
         Ok(())
@@ -193,7 +193,6 @@ fn run(config: &Config, machine: &Machine, stop: &AtomicBool) -> Result<(Exit, T
     summary::log(&live);
     let tunables = live.config.load().tunables;
     let asked = stop.load(Ordering::Relaxed);
-    drop(doorbell);
     Ok((ended(&loaded.detach(), asked, attached), tunables))
 }
 

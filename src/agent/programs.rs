@@ -13,6 +13,7 @@ pub(crate) struct Program(OwnedFd);
 pub(crate) struct Programs {
     pub(crate) clock: Program,
     pub(crate) kick: Program,
+    pub(crate) ring: Program,
     pub(crate) list: Program,
     pub(crate) move_tasks: Program,
     pub(crate) push: Program,
@@ -25,6 +26,7 @@ impl Programs {
         Ok(Self {
             clock: Program::new(&progs.baton_clock)?,
             kick: Program::new(&progs.baton_kick)?,
+            ring: Program::new(&progs.baton_ring)?,
             list: Program::new(&progs.baton_list)?,
             move_tasks: Program::new(&progs.baton_move)?,
             push: Program::new(&progs.baton_push)?,

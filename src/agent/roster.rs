@@ -1,41 +1,36 @@
 //! How workers are found and woken.
 
+use super::programs::Programs;
 use crate::cpumask::Cpumask;
 use crate::units::CpuId;
-use std::sync::OnceLock;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::Thread;
 
 /// All workers of one run.
-#[derive(Debug)]
 pub(crate) struct Roster {
     quit: AtomicBool,
-    threads: OnceLock<Vec<Thread>>,
-    /// By CPU id: which worker balances it; those in no shard name the first.
+    programs: Arc<Programs>,
+    nr_workers: u32,
+    /// By CPU id: which worker balances it; as many as there are workers if none does.
     worker_of: Vec<u32>,
 }
 
 impl Roster {
     /// A roster for these shards on a machine of `width` CPU ids.
-    pub(crate) fn new(width: usize, shards: &[Cpumask]) -> Self {
-        let mut worker_of = vec![0; width];
-        for (worker, shard) in shards.iter().enumerate() {
+    pub(crate) fn new(width: usize, shards: &[Cpumask], programs: Arc<Programs>) -> Self {
+        let nr_workers = shards.len() as u32;
+        let mut worker_of = vec![nr_workers; width];
+        for (worker, shard) in (0..).zip(shards) {
             for cpu in shard.iter() {
-                worker_of[cpu.index()] = worker as u32;
+                worker_of[cpu.index()] = worker;
             }
         }
-        Self { quit: AtomicBool::new(false), threads: OnceLock::new(), worker_of }
+        Self { quit: AtomicBool::new(false), programs, nr_workers, worker_of }
     }
 
     /// Which worker balances each CPU id.
     pub(crate) fn workers_by_cpu(&self) -> &[u32] {
         &self.worker_of
-    }
-
-    /// From now on the workers can be woken.
-    pub(crate) fn complete(&self, threads: Vec<Thread>) {
-        // Set once, by the thread that spawned them.
-        let _ = self.threads.set(threads);
     }
 
     pub(crate) fn should_quit(&self) -> bool {
@@ -50,20 +45,19 @@ impl Roster {
 
     /// Wakes all workers.
     pub(crate) fn wake_all(&self) {
-        self.threads.get().into_iter().flatten().for_each(Thread::unpark);
+        (0..self.nr_workers).for_each(|worker| self.wake(worker));
     }
 
-    /// Wakes one worker.
-    pub(crate) fn wake(&self, worker: usize) {
-        if let Some(thread) = self.threads.get().and_then(|t| t.get(worker)) {
-            thread.unpark();
+    /// Wakes the worker that balances `cpu`, unless that is `caller` itself.
+    pub(crate) fn wake_for(&self, cpu: CpuId, caller: u32) {
+        match self.worker_of.get(cpu.index()) {
+            Some(&worker) if worker != caller && worker < self.nr_workers => self.wake(worker),
+            _ => {}
         }
     }
 
-    /// Wakes the worker that balances `cpu`.
-    pub(crate) fn wake_for(&self, cpu: CpuId) {
-        if let Some(worker) = self.worker_of.get(cpu.index()) {
-            self.wake(*worker as usize);
-        }
+    fn wake(&self, worker: u32) {
+        // It can fail only if the program is gone, and with it what there was to balance.
+        self.programs.ring.run(worker);
     }
 }

@@ -1,6 +1,7 @@
 //! One worker: balances the CPUs of its shard while there is something to balance, and sleeps
 //! while there is not.
 
+use super::bell::Bell;
 use super::bpf::intf;
 use super::conservation::Conservation;
 use super::live::{Live, WorkerView};
@@ -12,7 +13,6 @@ use crate::balancer::{Balancer, Config};
 use crate::cpumask::Cpumask;
 use crate::policy::tunables::Newidle;
 use crate::units::Nanos;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// What a worker needs to run.
@@ -22,20 +22,17 @@ pub(crate) struct Worker<'a> {
     pub(crate) live: &'a Live,
     pub(crate) view: &'a WorkerView,
     pub(crate) roster: &'a Roster,
+    pub(crate) bell: Bell,
     /// Given to one worker only: it looks at the whole machine.
     pub(crate) conservation: Option<Conservation>,
-    pub(crate) slot: usize,
     /// CPUs on which it runs.
     pub(crate) home: Cpumask,
     pub(crate) tick: Nanos,
     pub(crate) alloc_entry: usize,
 }
 
-/// Time between rounds while tasks run but none waits: all there is to find then is a better place
-/// for a running one.
-const QUIET_SLEEP: Nanos = Nanos::from_ms(100);
-/// Longest sleep, in ticks, while tasks wait but every CPU of the shard is busy.
-const FULL_TICKS: u64 = 3;
+/// How long a CPU that was idle may be busy before the worker looks at it, in ticks.
+const FRESH_TICKS: u64 = 16;
 /// Longest sleep of an idle machine, shared among its workers.
 const IDLE_SLEEP: Nanos = Nanos::from_secs(1);
 
@@ -44,10 +41,10 @@ const IDLE_SLEEP: Nanos = Nanos::from_secs(1);
 enum Activity {
     /// Nothing runs in the shard, nothing waits anywhere.
     Idle,
-    /// Tasks run in the shard, none waits anywhere.
-    Running,
-    /// Some task waits.
-    Waiting,
+    /// Tasks run in the shard or wait somewhere.
+    Busy,
+    /// A task waits for a CPU that another class has: none of our ticks tells of it.
+    Blocked,
 }
 
 impl Worker<'_> {
@@ -108,46 +105,21 @@ impl Worker<'_> {
         }
     }
 
-    /// Sleeps for a tick while some task waits; else until somebody rings or, now and then, to see
-    /// whether a running task should run elsewhere.
-    fn rest(&self) {
-        match self.activity() {
-            Activity::Waiting => {
-                park(self.tick);
-                // Busy CPUs are due every 64 ms or more: a look every few ticks is enough for them.
-                if self.all_busy() {
-                    let time = Nanos(FULL_TICKS * self.tick.0);
-                    self.sleep(intf::baton_sleep_BATON_FULL, time, Activity::Idle);
-                }
-            }
-            Activity::Running => {
-                self.sleep(intf::baton_sleep_BATON_LIGHT, QUIET_SLEEP, Activity::Waiting);
-            }
-            Activity::Idle => {
-                let time = Nanos(IDLE_SLEEP.0 * self.live.workers.len() as u64);
-                self.sleep(intf::baton_sleep_BATON_DEEP, time, Activity::Waiting);
-            }
-        }
-    }
-
-    /// Sleeps in a way that the BPF component can end; not at all if the machine is doing
-    /// `unless`.
-    fn sleep(&self, depth: intf::baton_sleep, time: Nanos, unless: Activity) {
-        let asleep = self.live.tables.slots.ptr(self.slot);
-        // SAFETY: the field is inside the mapping, which `self.live` keeps; both sides touch it
-        // with atomic operations only.
-        let asleep = unsafe { AtomicU32::from_ptr(&raw mut (*asleep).asleep) };
-        asleep.store(depth, Ordering::SeqCst);
-        // A task that was queued just before saw nobody asleep.
-        if self.activity() != unless {
-            park(time);
-        }
-        asleep.store(intf::baton_sleep_BATON_AWAKE, Ordering::SeqCst);
-    }
-
-    /// Whether every CPU of the shard has something to run.
-    fn all_busy(&self) -> bool {
-        self.view.cpus.iter().all(|cpu| !self.host.is_idle(*cpu))
+    /// Sleeps until the BPF component, at a tick of a busy CPU, finds that there is something to do,
+    /// or another worker rings. Only what no tick will tell of takes a timer.
+    fn rest(&mut self) {
+        let now = self.host.read_clock();
+        let fresh = now + Nanos(FRESH_TICKS * self.tick.0);
+        let any_idle = self.view.cpus.iter().any(|&cpu| self.host.is_idle(cpu));
+        let due = self.balancer.due_busy().min(if any_idle { fresh } else { Nanos::MAX });
+        let due_idle = self.balancer.due_idle();
+        let in_time = |t: Nanos| Duration::from_nanos(t.0);
+        let timeout = match self.activity() {
+            Activity::Idle => in_time(Nanos(IDLE_SLEEP.0 * self.live.workers.len() as u64)),
+            Activity::Busy if self.balancer.idle_waits() => Duration::MAX,
+            _ => in_time((due_idle - now).max(self.tick)),
+        };
+        self.host.sleep(&self.bell, due, due_idle, timeout);
     }
 
     fn activity(&self) -> Activity {
@@ -156,23 +128,20 @@ impl Worker<'_> {
         for i in 0..cpus.len() {
             let cpu = cpus.ptr(i);
             // SAFETY: the entry is inside the mapping; volatile because others write it.
-            let (queued, runnable) = unsafe {
-                let queued = (&raw const (*cpu).nr_queued).read_volatile();
-                (queued, (&raw const (*cpu).nr_runnable).read_volatile())
+            let (queued, runnable, state) = unsafe {
+                (
+                    (&raw const (*cpu).nr_queued).read_volatile(),
+                    (&raw const (*cpu).nr_runnable).read_volatile(),
+                    (&raw const (*cpu).state).read_volatile(),
+                )
             };
-            if queued > 0 {
-                return Activity::Waiting;
+            if queued > 0 && state == intf::baton_cpu_state_BATON_CPU_OTHER {
+                return Activity::Blocked;
             }
-            if runnable > 0 && self.balancer.shard().test(i.into()) {
-                activity = Activity::Running;
+            if queued > 0 || (runnable > 0 && self.balancer.shard().test(i.into())) {
+                activity = Activity::Busy;
             }
         }
         activity
     }
-}
-
-const _: () = assert!(std::mem::align_of::<intf::baton_slot>() >= align_of::<AtomicU32>());
-
-fn park(time: Nanos) {
-    std::thread::park_timeout(Duration::from_nanos(time.0));
 }

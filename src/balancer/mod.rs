@@ -255,20 +255,38 @@ impl Balancer {
     /// includes its part in nohz balancing.
     pub fn next_due(&self) -> Nanos {
         let inner = &self.inner;
-        let mut next = Nanos::MAX;
-        let mut any_busy = false;
-        for slot in &inner.slots {
-            any_busy |= !slot.idle;
-            if !slot.idle {
-                next = next.min(slot.due_busy);
-            } else if !inner.idle_waits {
-                next = next.min(slot.due_idle);
-            }
+        let any_busy = inner.slots.iter().any(|slot| !slot.idle);
+        match inner.idle_waits {
+            true if any_busy => self.due_busy().min(self.due_idle()),
+            true => Nanos::MAX,
+            false => self.due_busy().min(self.due_idle()),
         }
-        if any_busy && inner.idle_waits {
-            let tick = inner.view.now() + self.shared.pace.tick;
-            next = next.min(self.shared.nohz.next_balance().max(tick));
+    }
+
+    /// When the next round is worth while for the busy CPUs of the shard; [`Nanos::MAX`] if none
+    /// was busy when last looked at. The first that is due waits for the others, so that they share
+    /// rounds from then on, for half the shortest interval of its lowest level at most.
+    pub fn due_busy(&self) -> Nanos {
+        let busy = || self.inner.slots.iter().filter(|s| !s.idle);
+        let Some(first) = busy().min_by_key(|s| s.due_busy) else { return Nanos::MAX };
+        let lowest = self.tree.domain(self.tree.chain(first.cpu)[0].domain);
+        let interval = lowest.min_interval.0.saturating_mul(u64::from(lowest.busy_factor));
+        let latest = first.due_busy + Nanos(interval / 2);
+        busy().map(|s| s.due_busy).filter(|&due| due <= latest).max().unwrap_or(first.due_busy)
+    }
+
+    /// When the next round is worth while for idle CPUs: when busy ones may ask for nohz balancing
+    /// again or, where idle CPUs are balanced by time, when the first of the shard's is due.
+    pub fn due_idle(&self) -> Nanos {
+        let inner = &self.inner;
+        if inner.idle_waits {
+            return self.shared.nohz.next_balance().max(inner.view.now() + self.shared.pace.tick);
         }
-        next
+        inner.slots.iter().filter(|s| s.idle).map(|s| s.due_idle).min().unwrap_or(Nanos::MAX)
+    }
+
+    /// Whether idle CPUs wait for a kick instead of being balanced by time.
+    pub fn idle_waits(&self) -> bool {
+        self.inner.idle_waits
     }
 }

@@ -117,7 +117,7 @@ struct baton_cpu {
 	u32 curr_weight;
 	u32 state;    /* enum baton_cpu_state */
 	u64 ask_at;   /* since when it waits for the agent's newidle pass, 0 if it does not */
-	u32 worker;   /* slot of the worker that balances it; written by the agent */
+	u32 worker;   /* slot of the worker that balances it, nr_slots if none; written by the agent */
 	u32 pull_src; /* source of a task that is about to start + 1, 0 if none */
 	u32 pull_cost_ns;
 	u32 cpu_pad0;
@@ -170,14 +170,6 @@ struct baton_task {
 	u32 flags; /* enum baton_task_flags */
 };
 
-/* What wakes a worker. */
-enum baton_sleep {
-	BATON_AWAKE,
-	BATON_FULL,  /* a CPU of its shard idles; until then all were busy */
-	BATON_LIGHT, /* a task waits in its shard */
-	BATON_DEEP,  /* the same, or one runs for as long as a tick */
-};
-
 /*
  * One worker's desk: it writes a request, runs the program, reads the answer. Answers travel
  * here and not in the program's context, which verifiers up to 6.18 refuse to let it write.
@@ -192,11 +184,13 @@ struct baton_slot {
 	u64 keys[BATON_NR_MIGRATE];
 	u32 outcomes[BATON_NR_MIGRATE]; /* enum baton_outcome */
 	struct baton_task tasks[BATON_NR_LIST];
-	/* enum baton_sleep: set by the worker when it goes to sleep with nothing to balance;
-	 * cleared by whoever wakes it, so that one sleep costs one event. */
+	/* Set by the worker when it goes to sleep; cleared by whoever wakes it, so that one sleep
+	 * costs one event. Until then each is left alone: */
 	u32 asleep;
 	u32 pad0;
-	u64 pad[3];
+	u64 due;      /* time before which no busy CPU of the shard is due */
+	u64 due_idle; /* time before which idle CPUs need no help with what waits in the shard */
+	u64 pad[1];
 };
 _Static_assert(sizeof(struct baton_slot) % BATON_CACHELINE == 0, "whole cache lines");
 
@@ -216,11 +210,5 @@ struct baton_globals {
 	u32 pad1[15];
 };
 _Static_assert(sizeof(struct baton_globals) == 2 * BATON_CACHELINE, "whole cache lines");
-
-/* What the agent is told through the ring buffer. */
-struct baton_event {
-	u32 worker; /* slot of the worker that has something to do */
-	u32 pad;
-};
 
 #endif

@@ -8,6 +8,7 @@
  *   intf.h          what both sides share
  *   avg.bpf.h       decaying averages
  *   account.bpf.h   tasks, CPUs, where a task counts
+ *   bell.bpf.h      when a worker of the agent is woken
  *   requests.bpf.h  the agent's requests
  *   main.bpf.c      the scheduler's callbacks
  */
@@ -17,6 +18,7 @@
 #include "intf.h"
 #include "avg.bpf.h"
 #include "account.bpf.h"
+#include "bell.bpf.h"
 #include "requests.bpf.h"
 
 char _license[] SEC("license") = "GPL";
@@ -30,49 +32,6 @@ struct {
 	__type(value, struct baton_pull_plan);
 	__uint(max_entries, 1); /* one for each possible CPU, set at load time */
 } pull_plans SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4096);
-} events SEC(".maps");
-
-static __always_inline void ring(u32 worker)
-{
-	struct baton_event *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
-
-	if (!e)
-		return;
-	e->worker = worker;
-	e->pad = 0;
-	bpf_ringbuf_submit(e, BPF_RB_FORCE_WAKEUP);
-}
-
-/* There is something to balance on @c: if its worker sleeps at least as deep as @depth, wake
- * it. */
-static __always_inline void wake_worker(struct baton_cpu *c, u32 depth)
-{
-	u32 worker = c->worker;
-	struct baton_slot *s = bpf_map_lookup_elem(&slots, &worker);
-	u32 asleep;
-
-	if (!s)
-		return;
-	asleep = s->asleep;
-	if (asleep >= depth &&
-	    __sync_val_compare_and_swap(&s->asleep, asleep, BATON_AWAKE) == asleep)
-		ring(worker);
-}
-
-/* @c idles although tasks waited when its worker last looked: if that counts on all CPUs being
- * busy, wake it. A worker that sleeps deeper sleeps on. */
-static __always_inline void wake_full(struct baton_cpu *c)
-{
-	u32 worker = c->worker;
-	struct baton_slot *s = bpf_map_lookup_elem(&slots, &worker);
-
-	if (s && s->asleep == BATON_FULL)
-		wake_worker(c, BATON_FULL);
-}
 
 /* The more tasks wait, the shorter each runs, down to the minimum. */
 static __always_inline u64 slice_for(struct baton_cpu *c)
@@ -176,7 +135,9 @@ void BPF_STRUCT_OPS(baton_enqueue, struct task_struct *p, u64 enq_flags)
 		stat_add(c, BATON_STAT_PREEMPT, 1);
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
-	wake_worker(c, BATON_LIGHT);
+	/* A wake-up has just found no idle CPU; what was preempted has not looked. */
+	if (!(enq_flags & SCX_ENQ_WAKEUP))
+		want_help(c, now);
 }
 
 /* Notes for the worker what came of the plan: costs and success are learned from it. */
@@ -295,14 +256,19 @@ void BPF_STRUCT_OPS(baton_dispatch, s32 cpu, struct task_struct *prev)
 	}
 }
 
-/* A task that runs for as long as a tick is something to balance; shorter ones let the agent
- * sleep. */
+/* Time for balance comes by ticks, as in the kernel: of busy CPUs only, so that an idle machine
+ * lets the agent sleep, and without a timer of the agent's own. */
 void BPF_STRUCT_OPS(baton_tick, struct task_struct *p)
 {
 	struct baton_cpu *c = cpu_ctx(scx_bpf_task_cpu(p));
+	u64 now = scx_bpf_now();
 
-	if (c && p->tgid != agent_tgid)
-		wake_worker(c, BATON_DEEP);
+	if (!c || p->tgid == agent_tgid)
+		return;
+	if (is_due(c, now))
+		wake_worker(c);
+	else if (c->nr_queued > 0)
+		want_help(c, now);
 }
 
 void BPF_STRUCT_OPS(baton_runnable, struct task_struct *p, u64 enq_flags)
@@ -402,7 +368,6 @@ void BPF_STRUCT_OPS(baton_update_idle, s32 cpu, bool idle)
 	if (idle) {
 		c->idle_since = now;
 		stat_add(c, BATON_STAT_IDLE_ENTRIES, 1);
-		wake_full(c);
 	} else if (c->idle_since) {
 		/* kernel: update_avg(): an eighth of the difference. */
 		s64 diff = elapsed(c->idle_since, now) - c->avg_idle;
@@ -451,6 +416,11 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(baton_init)
 	u32 cpu;
 	s32 ret;
 
+	ret = balanced_init();
+	if (ret) {
+		scx_bpf_error("the set of balanced CPUs cannot be made: %d", ret);
+		return ret;
+	}
 	bpf_for (cpu, 0, nr_cpu_ids) {
 		ret = scx_bpf_create_dsq(cpu, NUMA_NO_NODE);
 		if (ret) {

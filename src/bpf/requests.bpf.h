@@ -10,22 +10,12 @@
 #ifndef BATON_REQUESTS_BPF_H
 #define BATON_REQUESTS_BPF_H
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, u32);
-	__type(value, struct baton_slot);
-	__uint(max_entries, 1); /* one for each worker, set at load time */
-} slots SEC(".maps");
-
 struct baton_globals globals SEC(".data.shared");
 
 static u64 next_token;
 
 struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
 void bpf_task_release(struct task_struct *p) __ksym;
-void bpf_rcu_read_lock(void) __ksym;
-void bpf_rcu_read_unlock(void) __ksym;
 
 static __always_inline void count_outcome(u32 outcome)
 {
@@ -97,6 +87,14 @@ int baton_clock(struct baton_args *args)
 	if (!s)
 		return -EINVAL;
 	s->now = scx_bpf_now();
+	return 0;
+}
+
+/* Wakes the worker whose slot it is, however it sleeps. */
+SEC("syscall")
+int baton_ring(struct baton_args *args)
+{
+	ring(args->slot);
 	return 0;
 }
 
@@ -180,12 +178,16 @@ int baton_move(struct baton_args *args)
 {
 	struct baton_slot *s = slot_of(args);
 	struct task_struct *p;
+	struct baton_cpu *c;
 	u64 now = scx_bpf_now();
+	bool has_queue;
 	u32 nr, i;
 
 	if (!s || s->src >= nr_cpu_ids || s->dst >= nr_cpu_ids || s->nr > BATON_NR_MIGRATE)
 		return -EINVAL;
 	nr = s->nr;
+	c = cpu_ctx(s->dst);
+	has_queue = c && c->nr_queued > 0;
 	s->token = __sync_fetch_and_add(&next_token, 1) + 1;
 	s->walked = 0;
 	__sync_fetch_and_add(&globals.issued, nr);
@@ -216,7 +218,9 @@ int baton_move(struct baton_args *args)
 	}
 	bpf_rcu_read_unlock();
 
-	scx_bpf_kick_cpu(s->dst, SCX_KICK_IDLE);
+	/* With something in its queue already it does not idle before it has seen these too. */
+	if (!has_queue)
+		scx_bpf_kick_cpu(s->dst, SCX_KICK_IDLE);
 	bpf_for (i, 0, nr) {
 		u32 k = i;
 
