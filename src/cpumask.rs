@@ -104,7 +104,9 @@ impl Cpumask {
         for part in text.trim().split(',').map(str::trim).filter(|p| !p.is_empty()) {
             let (_, last, ..) =
                 parse_part(part).ok_or_else(|| ParseError::Syntax(part.to_string()))?;
-            width = width.max(last as usize + 1);
+            let end = usize::try_from(last).ok().and_then(|last| last.checked_add(1));
+            let limit = ParseError::OutOfRange { cpu: last, width: u32::MAX };
+            width = width.max(end.filter(|&end| end <= u32::MAX as usize).ok_or(limit)?);
         }
         Ok(width)
     }
@@ -295,6 +297,16 @@ mod tests {
         );
         for text in ["a", "3-1", "-1", "0-7:0/4", "0-7:5/4", "1--2", "0-7:1"] {
             assert!(matches!(Cpumask::parse_list(text, 8), Err(ParseError::Syntax(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_width_beyond_all_numbers_is_an_error() {
+        assert_eq!(Cpumask::width_of_list("0-3,8"), Ok(9));
+        assert_eq!(Cpumask::width_of_list(""), Ok(0));
+        for cpu in [u64::MAX, u64::from(u32::MAX)] {
+            let limit = ParseError::OutOfRange { cpu, width: u32::MAX };
+            assert_eq!(Cpumask::width_of_list(&format!("0-{cpu}")), Err(limit));
         }
     }
 

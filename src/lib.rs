@@ -31,6 +31,7 @@ pub mod domains;
 pub mod kconfig;
 pub mod policy;
 pub mod preflight;
+pub mod sched_ext;
 pub mod sim;
 pub mod stats;
 mod sync;

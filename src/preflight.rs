@@ -3,6 +3,7 @@
 //! Everything is read from files, below any root, so that a machine can be judged from a copy.
 
 use crate::kconfig::{Kconfig, places};
+use crate::sched_ext;
 use serde::Serialize;
 use std::fs;
 use std::path::Path;
@@ -182,7 +183,7 @@ impl Inspector<'_> {
 
     fn sched_ext(&mut self) {
         const WHAT: &str = "sched_ext";
-        if self.root.join("sys/kernel/sched_ext").is_dir() {
+        if sched_ext::is_there(self.root) {
             self.ok(WHAT, "the kernel has it");
         } else {
             let remedy = "boot a kernel with CONFIG_SCHED_CLASS_EXT=y and mount /sys";
@@ -228,8 +229,8 @@ impl Inspector<'_> {
 
     fn other_scheduler(&mut self) {
         const WHAT: &str = "scheduler";
-        let state = self.read("sys/kernel/sched_ext/state").unwrap_or_default();
-        let name = self.read("sys/kernel/sched_ext/root/ops").filter(|name| !name.is_empty());
+        let state = sched_ext::state(self.root).unwrap_or_default();
+        let name = sched_ext::ops(self.root);
         match (state.as_str(), name) {
             ("" | "disabled", None) => self.ok(WHAT, "no other one is attached"),
             (state, name) => {

@@ -54,6 +54,28 @@ fn one_cpus_chain_starts_with_its_own_group() {
 }
 
 #[test]
+fn relaxed_levels_lose_newidle_and_are_named() {
+    // Rows: 0 SMT, 1 CLS, 2 MC, 3 PKG, 4 NODE, 5 NUMA.
+    let text = |n: &str| {
+        let out = baton(&["topo", "--synthetic", "2x4 smt=2", "--relax-domain-level", n]);
+        assert!(out.status.success());
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    };
+    let with_newidle = |text: &str| text.lines().filter(|l| l.starts_with("  newidle ")).count();
+    let some = text("3");
+    assert!(some.contains("--relax-domain-level 3: no newidle balancing at NUMA 1\n"), "{some}");
+    assert_eq!(with_newidle(&some), 2, "{some}");
+    let all = text("0");
+    assert!(all.contains("no newidle balancing at SMT, MC, NUMA 1\n"), "{all}");
+    assert_eq!(with_newidle(&all), 0);
+    let none = text("6");
+    assert!(none.contains("--relax-domain-level 6 changes nothing"), "{none}");
+    assert_eq!(with_newidle(&none), 3);
+    let out = baton(&["topo", "--relax-domain-level", "-1"]);
+    assert_eq!(out.status.code(), Some(2));
+}
+
+#[test]
 fn json_is_versioned_and_complete() {
     let out = baton(&["topo", "--synthetic", "2x4 smt=2", "--cpu", "1", "--json"]);
     let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
@@ -116,6 +138,11 @@ fn mistakes_get_one_sentence() {
     for (args, part) in [
         (&["topo", "--synthetic", "2y4"][..], "2y4"),
         (&["topo", "--sysroot", "/nonexistent"], "holds no machine"),
+        (&["sim", "--machine", "2", "--tick", "1us"], "give 10us or more"),
+        (
+            &["sim", "--machine", "2", "--seeds", "2", "--seed", "18446744073709551615"],
+            "there are no 2 seeds",
+        ),
     ] {
         let out = baton(args);
         assert_eq!(out.status.code(), Some(2));

@@ -120,25 +120,27 @@ fn invalid_runs_are_shown_and_never_averaged() {
     let mut faulty = script(1.0, 1.0);
     // The runs: 1-2 warm-up, 3-14 A/A, 15 A, 16 B, 17 B, 18 A, 19 A, 20 B, …
     faulty["faults"] = serde_json::json!({
-        "16": "ejected", "17": "settings", "21": "charge", "23": "workload", "25": "start"
+        "16": "ejected", "17": "settings", "21": "charge", "23": "workload", "25": "start",
+        "29": "killed"
     });
     let lab = Lab::new(faulty);
     let json = lab.json(&["kernel", "baton", "--rounds", "10"]);
     let runs = json["record"]["runs"].as_array().unwrap();
     let reasons: Vec<&str> = runs.iter().filter_map(|r| r["invalid"].as_str()).collect();
-    assert_eq!(reasons.len(), 5, "{reasons:?}");
+    assert_eq!(reasons.len(), 6, "{reasons:?}");
     for (reason, part) in reasons.iter().zip([
         "ejected",
         "changed during the run",
         "only 0 %",
         "the workload failed",
         "scripted not to start",
+        "the scheduler was ejected: its process ended during the run",
     ]) {
         assert!(reason.contains(part), "{reason} lacks {part}");
     }
     let row = &json["evaluation"]["rows"][0];
-    // Rounds 1, 2, 4, 5 and 6 have lost a run.
-    assert_eq!(row["pairs"], 5);
+    // Rounds 1, 2, 4, 5, 6 and 8 have lost a run.
+    assert_eq!(row["pairs"], 4);
     assert_eq!(verdicts(&json), ["no_call"]);
     let valid = |side: &str| {
         let of = |r: &&Value| {
@@ -150,7 +152,7 @@ fn invalid_runs_are_shown_and_never_averaged() {
     assert_eq!(row["samples"]["values"].as_array().unwrap().len(), valid("baton"));
     let out = lab.run(&["--from", "r.jsonl"]);
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
-    assert!(text.contains("5 of 34 runs are invalid") && text.contains("ejected"), "{text}");
+    assert!(text.contains("6 of 34 runs are invalid") && text.contains("ejected"), "{text}");
 }
 
 fn side_number(side: &str) -> u64 {
@@ -212,6 +214,37 @@ fn a_crash_loses_one_run_and_the_rest_is_resumed() {
     // Complete: nothing is left to do.
     let out = lab.run(&["--resume", "r.jsonl"]);
     assert!(out.status.success() && stderr(&out).is_empty(), "{}", stderr(&out));
+}
+
+#[test]
+fn a_comparison_is_not_resumed_under_other_conditions() {
+    let mut broken = script(1.0, 0.9);
+    broken["faults"] = serde_json::json!({ "20": "interrupt" });
+    let lab = Lab::new(broken);
+    assert_eq!(lab.run(&["kernel", "baton", "--record", "r.jsonl"]).status.code(), Some(1));
+    let text = std::fs::read_to_string(lab.path("r.jsonl")).unwrap();
+    let other = text.replace("\"performance\":8", "\"powersave\":8");
+    assert_ne!(text, other);
+    std::fs::write(lab.path("r.jsonl"), &other).unwrap();
+    let out = lab.run(&["--resume", "r.jsonl"]);
+    assert_eq!(out.status.code(), Some(2));
+    let part = "other conditions (governor: powersave 8, now performance 8)";
+    assert!(stderr(&out).contains(part), "{}", stderr(&out));
+    assert_eq!(std::fs::read_to_string(lab.path("r.jsonl")).unwrap(), other);
+}
+
+#[test]
+fn what_changes_during_a_comparison_is_told() {
+    let mut changing = script(1.0, 0.9);
+    changing["faults"] = serde_json::json!({ "20": "governor" });
+    let lab = Lab::new(changing);
+    let out = lab.run(&["kernel", "baton", "--record", "r.jsonl"]);
+    assert!(stderr(&out).contains("the machine changed meanwhile: governor"), "{}", stderr(&out));
+    let told = "CHANGED MEANWHILE    governor: performance 8, now powersave 8";
+    for text in [out.stdout, lab.run(&["--from", "r.jsonl"]).stdout] {
+        let text = String::from_utf8_lossy(&text).into_owned();
+        assert!(text.contains(told), "{text}");
+    }
 }
 
 #[test]
@@ -295,6 +328,7 @@ fn bad_input_is_one_sentence() {
         (vec!["kernel", "baton", "-w", "sleep"], "`sleep` is no workload"),
         (vec!["kernel", "baton", "--db-url", "mysql://h/d"], "belongs to the oltp workload"),
         (vec!["kernel", "baton", "--record", "there.jsonl"], "exists already"),
+        (vec!["kernel", "baton", "-w", "cmd:x", "--load", "at"], "--load has no effect"),
         (vec!["--from", "junk"], "no header of `baton compare`"),
         (vec!["--from", "absent"], "cannot read absent"),
         (vec!["--resume", "junk"], "no header"),

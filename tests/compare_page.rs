@@ -45,7 +45,7 @@ fn page(dir: &Path) -> PathBuf {
     let script = serde_json::json!({
         "means": { "kernel": 1.0, "baton": 0.93, "./other --x": 1.08 },
         "noise": 0.02,
-        "faults": { "35": "ejected", "40": "workload" },
+        "faults": { "35": "ejected", "40": "workload", "50": "killed", "60": "governor" },
     });
     std::fs::write(dir.join("script.json"), script.to_string()).unwrap();
     let status = Command::new(env!("CARGO_BIN_EXE_baton"))
@@ -96,7 +96,19 @@ fn the_page_shows_its_pictures_and_asks_nobody() {
     // An overview; for each of two loads: over time, two sides' differences, percentiles.
     assert_eq!(dom.matches("<svg ").count(), 1 + 2 * 4);
     assert!(dom.matches("<circle ").count() > 100);
-    for part in ["Invalid runs", "ejected", "better", "worse", "7.3.4-scripted"] {
+    // Each invalid run is a cross in its load's picture, and an entry below.
+    assert_eq!(dom.matches(" cross\"").count(), 3);
+    assert_eq!(dom.matches("<li class=").count(), 3);
+    assert!(dom.contains("href=\"#invalid\"") && dom.contains("id=\"invalid\""));
+    for part in [
+        "Invalid runs",
+        "ejected",
+        "its process ended during the run",
+        "The machine changed meanwhile: governor",
+        "better",
+        "worse",
+        "7.3.4-scripted",
+    ] {
         assert!(dom.contains(part), "{part} is not on the page");
     }
     for broken in ["NaN", "Infinity", "undefined", ">inf<"] {

@@ -3,7 +3,8 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
-use scx_baton::compare::evaluate::{SIGNIFICANCE, Verdict, assess, call, noise_floor};
+use scx_baton::compare::evaluate::{Assessment, SIGNIFICANCE, Verdict, assess, call, noise_floor};
+use scx_baton::compare::plan::FEWEST_PAIRS;
 use scx_baton::compare::statistics::holm;
 use scx_baton::compare::workload::Better;
 
@@ -63,6 +64,34 @@ fn many_rows_do_not_add_up_to_a_false_call() {
     let share = false_calls(4, 4, 10, 6);
     println!("4 rows: {:.2} % of comparisons with a false call", 100.0 * share);
     assert!(share <= SIGNIFICANCE, "{share}");
+}
+
+/// As `--until 2%` does: looks after every other round from the sixth on, and ends when the
+/// interval is narrow enough.
+#[test]
+fn looking_often_makes_no_difference_out_of_none() {
+    const PRECISION: f64 = 0.02;
+    const AT_MOST: usize = 40;
+    let mut rng = Pcg64::seed_from_u64(6);
+    let (mut wrong, mut rounds) = (0, 0);
+    for _ in 0..TRIALS {
+        let noise = pairs(&mut rng, 6, 1.0);
+        let floor = noise_floor(&assess(&noise, RESAMPLES, &mut rng));
+        let mut scores = pairs(&mut rng, FEWEST_PAIRS, 1.0);
+        let mut assessment = assess(&scores, RESAMPLES, &mut rng);
+        let wide = |a: &Assessment| a.interval.is_none_or(|i| i.half_width() > PRECISION);
+        while wide(&assessment) && scores.len() < AT_MOST {
+            scores.extend(pairs(&mut rng, 2, 1.0));
+            assessment = assess(&scores, RESAMPLES, &mut rng);
+        }
+        rounds += scores.len();
+        let (verdict, _) = call(&assessment, assessment.p, 1, floor, Better::Lower);
+        wrong += usize::from(verdict != Verdict::NoCall);
+    }
+    let share = wrong as f64 / TRIALS as f64;
+    let mean = rounds as f64 / TRIALS as f64;
+    println!("until 2 %, {mean:.1} rounds on average: {:.2} % false calls", 100.0 * share);
+    assert!(mean > 7.0 && share <= SIGNIFICANCE, "{mean} rounds: {share}");
 }
 
 #[test]

@@ -247,6 +247,16 @@ fn relaxing_removes_newidle_from_a_position_of_the_table_up() {
 }
 
 #[test]
+fn no_distance_is_too_large_to_average() {
+    let mut t = topology("2x3x4 slit=averaged");
+    for node in &mut t.nodes {
+        node.distances.fill(u32::MAX);
+    }
+    let b = build_with(&t, &BuildOptions::default());
+    assert!(b.dropped.iter().any(|d| d.why == DroppedWhy::InvalidDistances), "{:?}", b.dropped);
+}
+
+#[test]
 fn capacities_show_where_they_differ() {
     let b = built("1x1x8 cluster=4 capacity=4*1024+4*512");
     let d = domains(&b, 0);

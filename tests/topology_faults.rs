@@ -10,7 +10,7 @@ mod sysroot;
 
 use scx_baton::domains::{Built, build, sanity};
 use scx_baton::topology::{Topology, presets, synthetic};
-use scx_baton::units::{CpuId, NodeId};
+use scx_baton::units::{Capacity, CpuId, NodeId};
 use std::fs;
 use std::path::PathBuf;
 use sysroot::{CPU, NODE, SysRoot};
@@ -352,6 +352,15 @@ fn offline_then_online_gives_the_identical_tree() {
 fn nothing_there_is_one_sentence() {
     let error = Topology::read(scratch::scratch().path()).unwrap_err().to_string();
     assert!(error.contains("holds no machine"), "{error}");
+}
+
+#[test]
+fn a_capacity_above_a_full_cpus_is_none() {
+    let root = SysRoot::described("2x4");
+    root.put(&format!("{CPU}/cpu1/cpu_capacity"), "9223372036854775807\n");
+    let t = root.read();
+    assert_noted(&t, "cpu1/cpu_capacity", "full one");
+    assert_eq!(t.capacity(CpuId(1)), Capacity::SCALE);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use super::bpf::intf;
 use super::bpf::skel::{BpfSkel, BpfSkelBuilder};
 use super::mapped::Mapped;
 use crate::kconfig::Kconfig;
+use crate::sched_ext;
 use anyhow::{Context, Result, bail};
 use libbpf_rs::{Link, OpenObject};
 use scx_utils::{UserExitInfo, compat, scx_ops_attach, scx_ops_load, scx_ops_open, uei_exited};
@@ -12,9 +13,6 @@ use std::ffi::CString;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::path::Path;
-
-/// Where the kernel shows what sched_ext does.
-const SCHED_EXT: &str = "/sys/kernel/sched_ext";
 
 /// The loaded BPF component. Dropping it detaches.
 pub(crate) struct Loaded<'a> {
@@ -119,7 +117,8 @@ impl Loaded<'_> {
     /// Attaches, and reads back from the kernel that it is this scheduler that is now in charge.
     pub(crate) fn attach(&mut self) -> Result<()> {
         self.link = Some(scx_ops_attach!(self.skel, baton_ops)?);
-        match (state().as_deref(), attached_ops().as_deref()) {
+        let root = Path::new("/");
+        match (sched_ext::state(root).as_deref(), sched_ext::ops(root).as_deref()) {
             (Some("enabled"), Some(name)) if name.starts_with("baton") => Ok(()),
             (state, name) => bail!(
                 "the program was accepted, yet the kernel says state {} with scheduler {}",
@@ -139,31 +138,6 @@ impl Loaded<'_> {
         drop(self.link.take());
         scx_utils::uei_read!(self.skel, uei)
     }
-}
-
-/// `/sys/kernel/sched_ext/state`: `enabled`, `disabled`, …; `None` without sched_ext.
-pub(crate) fn state() -> Option<String> {
-    read_trimmed("state")
-}
-
-/// The name of the scheduler in charge, if there is one.
-pub(crate) fn attached_ops() -> Option<String> {
-    read_trimmed("root/ops")
-}
-
-/// Counts CPU hotplug events since boot.
-pub(crate) fn hotplug_seq() -> Option<u64> {
-    read_trimmed("hotplug_seq")?.parse().ok()
-}
-
-/// Counts schedulers attached since boot.
-pub(crate) fn enable_seq() -> Option<u64> {
-    read_trimmed("enable_seq")?.parse().ok()
-}
-
-fn read_trimmed(name: &str) -> Option<String> {
-    let text = std::fs::read_to_string(Path::new(SCHED_EXT).join(name)).ok()?;
-    Some(text.trim().to_string())
 }
 
 /// `uname -r`.

@@ -7,6 +7,7 @@ use crate::balancer::{Balancer, Shared};
 use crate::cpumask::Cpumask;
 use crate::domains::{self, DomainTree};
 use crate::policy::facts::Facts;
+use crate::sched_ext;
 use crate::stats::latency::Latencies;
 use crate::topology::Topology;
 use crate::units::{Capacity, Nanos};
@@ -33,7 +34,7 @@ impl Machine {
         for note in &topology.notes {
             warn!("{note}");
         }
-        let built = domains::build(&topology);
+        let built = domains::build_with(&topology, &config.domains);
         for dropped in &built.dropped {
             log::debug!("no level {}: {}", dropped.level, dropped.why);
         }
@@ -126,11 +127,12 @@ const SETTLE_QUIET: Duration = Duration::from_millis(200);
 
 /// Waits until no CPU has come or gone for a while.
 pub(crate) fn settle_hotplug() {
-    let (mut seen, mut waited) = (loader::hotplug_seq(), Duration::ZERO);
+    let root = Path::new("/");
+    let (mut seen, mut waited) = (sched_ext::hotplug_seq(root), Duration::ZERO);
     while waited < SETTLE_LIMIT {
         std::thread::sleep(SETTLE_QUIET);
         waited += SETTLE_QUIET;
-        let seq = loader::hotplug_seq();
+        let seq = sched_ext::hotplug_seq(root);
         if seq == seen {
             return;
         }

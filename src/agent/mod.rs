@@ -25,7 +25,9 @@ pub mod stats;
 mod summary;
 mod worker;
 
+use crate::domains::BuildOptions;
 use crate::policy::tunables::Tunables;
+use crate::sched_ext;
 use crate::units::Nanos;
 use anyhow::{Context, Result};
 use bell::Bell;
@@ -39,6 +41,7 @@ use programs::Programs;
 use roster::Roster;
 use scx_utils::UserExitInfo;
 use std::mem::MaybeUninit;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -65,6 +68,8 @@ pub struct Config {
     pub tick: Option<Nanos>,
     /// How the machine is divided among workers.
     pub workers: Workers,
+    /// How the sched domains are built.
+    pub domains: BuildOptions,
     /// The policy's settings at the start.
     pub tunables: Tunables,
     /// Address of the allocator's entry, for counting what the workers allocate.
@@ -130,8 +135,9 @@ fn run(config: &Config, machine: &Machine, stop: &AtomicBool) -> Result<(Exit, T
     let bells = (0..nr_workers as u32).map(|worker| Bell::install(&loaded.skel.maps.bells, worker));
     let bells = bells.collect::<Result<Vec<_>>>()?;
     loaded.attach()?;
-    let attached = loader::enable_seq();
-    if loader::hotplug_seq() != machine.topology.hotplug_seq {
+    let root = Path::new("/");
+    let attached = sched_ext::enable_seq(root);
+    if sched_ext::hotplug_seq(root) != machine.topology.hotplug_seq {
         info!("a CPU came or went while starting");
         loaded.detach();
         return Ok((Exit::Restart, config.tunables));
@@ -198,8 +204,10 @@ fn ended(info: &UserExitInfo, asked: bool, attached: Option<u64>) -> Exit {
     if info.should_restart() {
         return Exit::Restart;
     }
-    if loader::state().as_deref() == Some("enabled") && loader::enable_seq() != attached {
-        return Exit::Replaced(loader::attached_ops().unwrap_or_else(|| "another one".into()));
+    let root = Path::new("/");
+    let is_enabled = sched_ext::state(root).as_deref() == Some("enabled");
+    if is_enabled && sched_ext::enable_seq(root) != attached {
+        return Exit::Replaced(sched_ext::ops(root).unwrap_or_else(|| "another one".into()));
     }
     match info.report() {
         Ok(()) => Exit::Ejected("it was unregistered by somebody else".into()),

@@ -4,7 +4,7 @@ use super::output::{print, write_file};
 use crate::compare::evaluate::{evaluate, precise_enough};
 use crate::compare::live::Live;
 use crate::compare::machine::Machine;
-use crate::compare::plan::{FEWEST_PAIRS, Length, Plan, Step};
+use crate::compare::plan::{FEWEST_PAIRS, Length, MOST_ROUNDS, Plan, Step};
 use crate::compare::record::{FORMAT, Header, Record, Recorder, Run, VERSION};
 use crate::compare::report;
 use crate::compare::scripted::Scripted;
@@ -58,17 +58,17 @@ pub struct Args {
     load: Vec<Load>,
 
     /// Rounds; each runs every side once at every load
-    #[arg(short, long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(short, long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_ROUNDS)))]
     rounds: u32,
     /// Go on until every interval is at most this many per cent to either side (at least 6 rounds)
     #[arg(long, value_name = "PERCENT", value_parser = precision, conflicts_with = "rounds")]
     until: Option<f64>,
     /// With --until: most rounds
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(6..=10_000), requires = "until")]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(6..=i64::from(MOST_ROUNDS)), requires = "until")]
     max_rounds: u32,
     /// Rounds of the baseline against itself, first; fewer than 3 leave the noise unknown and
     /// every row without a call
-    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(0..=i64::from(MOST_ROUNDS)))]
     aa_rounds: u32,
     /// Runs of each side that are not counted
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=100))]
@@ -155,6 +155,9 @@ pub fn run(args: &Args) -> Result<bool> {
     })?;
     show(&record, args)?;
     warn_if_short(&record);
+    if !record.changed.is_empty() {
+        eprintln!("baton: the machine changed meanwhile: {}", record.changed.join("; "));
+    }
     match &ending {
         Ending::Complete => warn_if_imprecise(&record),
         Ending::Interrupted => {
@@ -215,6 +218,12 @@ fn start(args: &Args, machine: &mut dyn Machine) -> Result<(Record, Recorder, Pa
     let sides = parse_sides(&args.sides)?;
     let workload = workload(args)?;
     machine.check(&workload, &sides)?;
+    if let Workload::Cmd(command) = &workload
+        && !args.load.is_empty()
+        && !command.takes_load()
+    {
+        bail!("--load has no effect on this command: write {{load}} where it takes it");
+    }
     let mut loads: Vec<Load> = Vec::new();
     for load in &args.load {
         if !loads.contains(load) {
@@ -256,7 +265,11 @@ fn start(args: &Args, machine: &mut dyn Machine) -> Result<(Record, Recorder, Pa
         format!("compare-{time}.jsonl").into()
     });
     let recorder = Recorder::create(&path, &header)?;
-    Ok((Record { header, runs: Vec::new(), resumed: Vec::new() }, recorder, path))
+    Ok((
+        Record { header, runs: Vec::new(), resumed: Vec::new(), changed: Vec::new() },
+        recorder,
+        path,
+    ))
 }
 
 /// The command line without the password of a database.
@@ -283,15 +296,12 @@ fn resume(
     let mut record = Record::read(path)?;
     machine.check(&record.header.workload, &record.header.sides)?;
     let here = machine.environment(&record.header.workload)?;
-    let there = &record.header.environment;
-    if (&here.kernel, here.cpus) != (&there.kernel, there.cpus) {
+    let changed = record.header.environment.changed(&here);
+    if !changed.is_empty() {
         bail!(
-            "{} was measured with kernel {} on {} CPUs, here is {} on {}: start a new comparison",
+            "{} was measured under other conditions ({}): restore them, or start a new comparison",
             path.display(),
-            there.kernel,
-            there.cpus,
-            here.kernel,
-            here.cpus
+            changed.join("; ")
         );
     }
     if let Workload::Oltp(oltp) = &record.header.workload

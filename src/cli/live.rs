@@ -3,10 +3,12 @@
 use super::output::print;
 use crate::control::{Request, ask};
 use crate::policy::tunables::{TUNABLES, Tunable, Tunables};
+use crate::sched_ext;
 use crate::units::CpuId;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::Value;
+use std::path::Path;
 use std::time::Duration;
 
 /// How often `why --follow` asks.
@@ -131,9 +133,11 @@ fn who_schedules(pid: u32) -> Result<String> {
     let ours = record
         .lines()
         .find_map(|line| line.strip_prefix("ext.enabled")?.split(':').nth(1).map(str::trim));
-    let scheduler = std::fs::read_to_string("/sys/kernel/sched_ext/root/ops").unwrap_or_default();
     Ok(match ours {
-        Some("1") => format!("task {pid}: sched_ext, by {}", scheduler.trim()),
+        Some("1") => {
+            let scheduler = sched_ext::ops(Path::new("/"));
+            format!("task {pid}: sched_ext, by {}", scheduler.as_deref().unwrap_or("none any more"))
+        }
         Some(_) => format!("task {pid}: the kernel's own scheduler"),
         None => format!("task {pid}: the kernel does not say (no ext.enabled in its record)"),
     })

@@ -20,9 +20,17 @@ pub(super) fn print_json(value: &impl serde::Serialize) -> Result<()> {
     print(&text)
 }
 
-/// Writes a file so that nobody ever sees a half of it, and a failure leaves the old one.
+/// Writes a file so that nobody ever sees a half of it, and a failure leaves the old one. Devices
+/// and pipes are written to, not replaced.
 pub(super) fn write_file(path: &Path, text: &str) -> Result<()> {
     let context = || format!("cannot write {}", path.display());
+    if path.metadata().is_ok_and(|m| !m.is_file()) {
+        let written = File::options()
+            .write(true)
+            .open(path)
+            .and_then(|mut file| file.write_all(text.as_bytes()));
+        return written.with_context(context);
+    }
     let name = path.file_name().with_context(context)?.to_string_lossy();
     let temporary = path.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
     let written = File::create(&temporary)
@@ -33,4 +41,27 @@ pub(super) fn write_file(path: &Path, text: &str) -> Result<()> {
         let _ = fs::remove_file(&temporary);
     }
     written.with_context(context)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole_and_a_device_never() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("f");
+        for text in ["one", "two"] {
+            write_file(&file, text).unwrap();
+            assert_eq!(fs::read_to_string(&file).unwrap(), text);
+        }
+        // Had it been replaced, the link would be a file now.
+        let null = dir.path().join("null");
+        symlink("/dev/null", &null).unwrap();
+        write_file(&null, "text").unwrap();
+        assert!(null.symlink_metadata().unwrap().is_symlink());
+        assert!(write_file(dir.path(), "text").is_err());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+    }
 }

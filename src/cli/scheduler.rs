@@ -1,6 +1,7 @@
 //! The options of `scx_baton`.
 
 use crate::agent::{Config, Workers};
+use crate::domains::BuildOptions;
 use crate::policy::tunables::{Domain, TUNABLES, Tunable, Tunables};
 use crate::units::Nanos;
 use clap::{
@@ -47,6 +48,12 @@ pub struct Opts {
     /// How the machine is divided among balancing threads.
     #[arg(long, value_enum, default_value_t = Workers::Llc)]
     pub workers: Workers,
+
+    /// No balancing when a CPU becomes idle (newidle) from this row of the kernel's table of
+    /// levels up, as its `relax_domain_level=` does; `baton topo` with the same option shows the
+    /// effect.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(0..=255))]
+    pub relax_domain_level: Option<u32>,
 
     /// Print statistics of this run every SEC seconds.
     #[arg(long, value_name = "SEC", value_parser = seconds)]
@@ -149,6 +156,7 @@ impl Opts {
             verbose: self.verbose,
             tick: self.tick_us.map(Nanos::from_us),
             workers: self.workers,
+            domains: BuildOptions { relax_domain_level: self.relax_domain_level },
             tunables: self.tunables,
             alloc_entry: 0,
         })
@@ -178,11 +186,13 @@ mod tests {
             "--partial",
             "--exit-dump-len=65536",
             "--tick-us=1000",
+            "--relax-domain-level=2",
             "-vv",
         ])
         .unwrap();
         assert_eq!((c.slice, c.slice_min), (Nanos::from_us(2000), Nanos::from_us(500)));
         assert!(c.wakeup_preempt && c.partial);
+        assert_eq!(c.domains.relax_domain_level, Some(2));
         assert_eq!((c.exit_dump_len, c.tick, c.verbose), (65_536, Some(Nanos::from_ms(1)), 2));
     }
 
@@ -203,6 +213,7 @@ mod tests {
     fn nonsense_is_refused_with_the_range() {
         assert!(parse(&["--slice-us", "0"]).unwrap_err().contains("100..=1000000"));
         assert!(parse(&["--slice-min-us", "4000"]).unwrap_err().contains("--slice-us 3000"));
+        assert!(parse(&["--relax-domain-level", "256"]).unwrap_err().contains("0..=255"));
         assert!(parse(&["--no-such-flag"]).unwrap_err().contains("--no-such-flag"));
     }
 }

@@ -7,6 +7,7 @@ use super::side::{Scheduler, Side};
 use super::workload::{Invocation, Printed, Server, Workload};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
@@ -80,6 +81,9 @@ pub struct Observation {
     pub before: Sight,
     /// Just after it.
     pub after: Sight,
+    /// How the process of the scheduler that was started ended while the run was on; `None` if it
+    /// did not, or there is none. The kernel may still call its scheduler enabled then.
+    pub scheduler_ended: Option<String>,
     /// Who scheduled the tasks.
     pub charge: Charge,
     /// What was counted.
@@ -107,4 +111,56 @@ pub struct Environment {
     pub switches: BTreeMap<String, String>,
     /// Versions of the programs involved.
     pub versions: BTreeMap<String, String>,
+}
+
+impl Environment {
+    /// What is another than `here`, apart from the boot: runs of both are not to be compared.
+    pub fn changed(&self, here: &Self) -> Vec<String> {
+        let text = |value: &Value| value.to_string();
+        let list = |map: &BTreeMap<String, String>| {
+            map.iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
+        };
+        let governors =
+            |e: &Self| list(&e.governors.iter().map(|(g, n)| (g.clone(), n.to_string())).collect());
+        let mut pairs = vec![
+            ("kernel", self.kernel.clone(), here.kernel.clone()),
+            ("kernel build", self.kernel_build.clone(), here.kernel_build.clone()),
+            ("command line", self.command_line.clone(), here.command_line.clone()),
+            ("CPUs", self.cpus.to_string(), here.cpus.to_string()),
+            ("governor", governors(self), governors(here)),
+            ("switches", list(&self.switches), list(&here.switches)),
+            ("versions", list(&self.versions), list(&here.versions)),
+        ];
+        for part in ["online", "isolated", "nohz_full", "nodes", "llcs"] {
+            pairs.push((part, text(&self.topology[part]), text(&here.topology[part])));
+        }
+        pairs.retain(|(_, there, here)| there != here);
+        pairs.into_iter().map(|(what, a, b)| format!("{what}: {a}, now {b}")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changed_is_named_with_both_values() {
+        let before = Environment {
+            cpus: 8,
+            boot_id: "a".into(),
+            governors: BTreeMap::from([("performance".into(), 8)]),
+            topology: serde_json::json!({ "online": "0-7", "hotplug_seq": 1 }),
+            ..Environment::default()
+        };
+        let mut here = before.clone();
+        here.boot_id = "b".into();
+        here.topology["hotplug_seq"] = 2.into();
+        assert_eq!(before.changed(&here), [""; 0]);
+        here.governors = BTreeMap::from([("powersave".into(), 8)]);
+        here.topology["online"] = "0-6".into();
+        assert_eq!(
+            before.changed(&here),
+            ["governor: performance 8, now powersave 8", "online: \"0-7\", now \"0-6\""]
+        );
+    }
 }

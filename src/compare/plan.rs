@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 /// Fewest pairs from which a verdict is drawn.
 pub const FEWEST_PAIRS: usize = 6;
 
+/// Most rounds of a part that can be asked for.
+pub const MOST_ROUNDS: u32 = 10_000;
+
 /// Part of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

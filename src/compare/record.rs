@@ -2,7 +2,7 @@
 //! at most the run it interrupted and the comparison can be resumed.
 
 use super::machine::{Counters, Environment};
-use super::plan::{Plan, Step};
+use super::plan::{MOST_ROUNDS, Phase, Plan, Step};
 use super::side::Side;
 use super::workload::Workload;
 use anyhow::{Context, Result, bail};
@@ -72,7 +72,17 @@ enum Entry {
         at_s: f64,
         boot_id: String,
     },
+    /// At a session's end the machine was not as it was at the start.
+    Changed {
+        at_s: f64,
+        what: Vec<String>,
+    },
 }
+
+/// Longest wait between two runs that is no break, seconds.
+const BREAK_S: f64 = 900.0;
+/// What a break counts as, seconds.
+const SHORT_S: f64 = 30.0;
 
 /// A whole record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -85,6 +95,9 @@ pub struct Record {
     /// Boot ids of the sessions after the first.
     #[serde(default)]
     pub resumed: Vec<String>,
+    /// What was not as at the start when a session ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed: Vec<String>,
 }
 
 impl Record {
@@ -116,7 +129,12 @@ impl Record {
                 record.header.version
             );
         }
+        let plan = &record.header.plan;
         let (sides, metrics) = (record.header.sides.len(), record.header.workload.metrics().len());
+        let rounds = Phase::ALL.map(|phase| plan.rounds(phase));
+        if plan.sides != sides || plan.loads.is_empty() || rounds.iter().any(|&n| n > MOST_ROUNDS) {
+            bail!("its plan is none that `baton compare` makes");
+        }
         let fits = |run: &Run| {
             run.step.side < sides
                 && run.step.slot < sides.max(2)
@@ -134,11 +152,13 @@ impl Record {
         let Some(Entry::Header(header)) = first else {
             bail!("its first line is no header of `baton compare`");
         };
-        let mut record = Self { header: *header, runs: Vec::new(), resumed: Vec::new() };
+        let mut record =
+            Self { header: *header, runs: Vec::new(), resumed: Vec::new(), changed: Vec::new() };
         for (i, line) in lines.enumerate() {
             match serde_json::from_str(line) {
                 Ok(Entry::Run(run)) => record.add(run),
                 Ok(Entry::Resumed { boot_id, .. }) => record.resumed.push(boot_id),
+                Ok(Entry::Changed { what, .. }) => record.changed.extend(what),
                 Ok(Entry::Header(_)) | Err(_) => bail!("its line {} is damaged", i + 2),
             }
         }
@@ -152,13 +172,32 @@ impl Record {
     }
 
     /// Runs by step, for finding pairs.
-    pub fn by_step(
-        &self,
-    ) -> BTreeMap<(super::plan::Phase, u32, super::workload::Load, usize), &Run> {
+    pub fn by_step(&self) -> BTreeMap<(Phase, u32, super::workload::Load, usize), &Run> {
         self.runs
             .iter()
             .map(|r| ((r.step.phase, r.step.round, r.step.load, r.step.slot), r))
             .collect()
+    }
+
+    /// The runs that do not count, each with its reason.
+    pub fn invalid(&self) -> impl Iterator<Item = (&Run, &str)> {
+        self.runs.iter().filter_map(|run| Some((run, run.invalid.as_deref()?)))
+    }
+
+    /// When each run began, seconds after the start; breaks between sessions are cut short.
+    pub fn times_s(&self) -> Vec<f64> {
+        let mut cut = 0.0;
+        let mut last_end = self.header.started_s;
+        let mut times = Vec::with_capacity(self.runs.len());
+        for run in &self.runs {
+            let wait = run.at_s - last_end;
+            if wait > BREAK_S {
+                cut += wait - SHORT_S;
+            }
+            times.push(run.at_s - self.header.started_s - cut);
+            last_end = run.at_s + run.elapsed_s;
+        }
+        times
     }
 
     /// Whether every run of this round has been made.
@@ -220,6 +259,14 @@ impl Recorder {
         self.append(&Entry::Run(run.clone()))
     }
 
+    /// Notes that the machine is not as it was.
+    ///
+    /// # Errors
+    /// The disk is full, or similar.
+    pub fn changed(&mut self, at_s: f64, what: &[String]) -> Result<()> {
+        self.append(&Entry::Changed { at_s, what: what.to_vec() })
+    }
+
     fn append(&mut self, entry: &Entry) -> Result<()> {
         let mut line = serde_json::to_string(entry)?;
         line.push('\n');
@@ -233,7 +280,7 @@ impl Recorder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::plan::{Length, Phase};
+    use crate::compare::plan::Length;
     use crate::compare::side::parse_sides;
     use crate::compare::workload::{Load, Scoring, parse_workload};
 
@@ -287,17 +334,48 @@ mod tests {
         );
         let mut recorder = Recorder::resume(&path, 3.0, "boot").unwrap();
         recorder.run(&run(0, 2.5)).unwrap();
+        recorder.changed(4.0, &["governor".into()]).unwrap();
         let record = Record::read(&path).unwrap();
-        assert_eq!(record.resumed, ["boot"]);
+        assert_eq!(
+            (&record.resumed[..], &record.changed[..]),
+            (&["boot".into()][..], &["governor".into()][..])
+        );
         // The run that was made again counts as it was made last.
         assert_eq!(record.runs, [run(1, 0.1 + 0.2), run(0, 2.5)]);
         assert!(Recorder::create(&path, &header()).unwrap_err().to_string().contains("exists"));
+    }
+
+    fn empty() -> Record {
+        Record { header: header(), runs: Vec::new(), resumed: Vec::new(), changed: Vec::new() }
+    }
+
+    #[test]
+    fn breaks_are_cut_short() {
+        let mut record = empty();
+        for (slot, at_s) in [(0, 5.0), (1, 20.0), (2, 90_000.0), (3, 90_010.0)] {
+            record.runs.push(Run { at_s, ..run(slot, 10.0) });
+        }
+        assert_eq!(record.times_s(), [4.0, 19.0, 59.0, 69.0]);
+    }
+
+    #[test]
+    fn invalid_runs_are_found_with_their_reasons() {
+        let mut record = empty();
+        record.add(run(0, 1.0));
+        assert_eq!(record.invalid().count(), 0);
+        let ejected = Run { invalid: Some("ejected".into()), ..run(1, 2.0) };
+        record.add(ejected.clone());
+        assert_eq!(record.invalid().collect::<Vec<_>>(), [(&ejected, "ejected")]);
     }
 
     #[test]
     fn what_is_no_record_is_refused() {
         let line = |entry: &Entry| serde_json::to_string(entry).unwrap() + "\n";
         let later = Header { version: VERSION + 1, ..header() };
+        let plan = Plan { sides: 5, ..header().plan };
+        let other_sides = Header { plan, ..header() };
+        let plan = Plan { length: Length::Rounds(u32::MAX), ..header().plan };
+        let endless = Header { plan, ..header() };
         let mut strange = run(0, 1.0);
         strange.step.side = 7;
         let head = line(&Entry::Header(Box::new(header())));
@@ -305,6 +383,8 @@ mod tests {
             (String::new(), "first line is no header"),
             (line(&Entry::Run(run(0, 1.0))), "first line is no header"),
             (line(&Entry::Header(Box::new(later))), "use a newer baton"),
+            (line(&Entry::Header(Box::new(other_sides))), "its plan is none"),
+            (line(&Entry::Header(Box::new(endless))), "its plan is none"),
             (format!("{head}junk\n"), "line 2 is damaged"),
             (head + &line(&Entry::Run(strange)), "do not fit"),
             ("{\"record\": 3}".into(), "no result of `baton compare`"),

@@ -23,6 +23,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 enum Fault {
     /// The kernel ends the scheduler.
     Ejected,
+    /// The scheduler's process is killed, and the kernel has not noticed yet at the run's end.
+    Killed,
     /// Somebody changes a setting.
     Settings,
     /// The tasks are with another scheduler.
@@ -31,6 +33,8 @@ enum Fault {
     Workload,
     /// The scheduler does not start.
     Start,
+    /// Somebody changes the frequency governor.
+    Governor,
     /// Ctrl-C.
     Interrupt,
     /// This program dies.
@@ -70,6 +74,7 @@ pub struct Scripted {
     runs: u32,
     now_s: f64,
     sight: Sight,
+    governor: &'static str,
     /// Whether a scheduler that was started was not yet stopped.
     started: Option<Scheduler>,
 }
@@ -85,7 +90,15 @@ impl Scripted {
         let script: Script = serde_json::from_str(&text).with_context(context)?;
         let rng = Pcg64::seed_from_u64(script.seed);
         let sight = Sight { state: "disabled".into(), enable_seq: Some(0), ..Sight::default() };
-        Ok(Self { script, rng, runs: 0, now_s: 1.7e9, sight, started: None })
+        Ok(Self {
+            script,
+            rng,
+            runs: 0,
+            now_s: 1.7e9,
+            sight,
+            governor: "performance",
+            started: None,
+        })
     }
 
     fn log(&self, what: &str) -> Result<()> {
@@ -144,7 +157,7 @@ impl Machine for Scripted {
             boot_id: "scripted".into(),
             cpus: topology.online.weight() as u32,
             topology: serde_json::to_value(&topology)?,
-            governors: BTreeMap::from([("performance".into(), 8)]),
+            governors: BTreeMap::from([(self.governor.into(), 8)]),
             switches: BTreeMap::from([("numa_balancing".into(), "0".into())]),
             versions: BTreeMap::from([("baton".into(), "scripted".into())]),
         })
@@ -214,7 +227,8 @@ impl Machine for Scripted {
         if self.sight.state == "enabled" {
             charge.ours = 40;
         }
-        let mut failure = None;
+        let (mut failure, mut scheduler_ended) = (None, None);
+        let mut after = None;
         match fault {
             Some(Fault::Interrupt) => {
                 stop.store(true, Ordering::Relaxed);
@@ -222,9 +236,16 @@ impl Machine for Scripted {
             }
             Some(Fault::Crash) => std::process::abort(),
             Some(Fault::Ejected) => self.eject(),
+            Some(Fault::Killed) => {
+                after = Some(Sight { settings: None, epoch: None, ..self.sight.clone() });
+                scheduler_ended =
+                    self.started.as_ref().map(|_| "it was scripted to be killed".into());
+                self.eject();
+            }
             Some(Fault::Settings) => self.sight.epoch = self.sight.epoch.map(|n| n + 1),
             Some(Fault::Charge) => charge.ours = 40 - charge.ours,
             Some(Fault::Workload) => failure = Some("it was scripted to fail".into()),
+            Some(Fault::Governor) => self.governor = "powersave",
             Some(Fault::Start) | None => {}
         }
         self.now_s += score + 1.0;
@@ -238,8 +259,8 @@ impl Machine for Scripted {
         let copies = job.invocation.copies.max(1) as usize;
         let printed =
             Printed { stdout: vec![stdout; copies], elapsed_s: score, latencies_ms: vec![score] };
-        let after = self.sight.clone();
-        Ok(Some(Observation { printed, failure, before, after, charge, counters }))
+        let after = after.unwrap_or_else(|| self.sight.clone());
+        Ok(Some(Observation { printed, failure, before, after, scheduler_ended, charge, counters }))
     }
 
     fn clean_up(&mut self) -> Result<()> {

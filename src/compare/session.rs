@@ -83,10 +83,25 @@ impl<'a> Session<'a> {
         };
         let stopped = self.machine.stop();
         let cleaned = self.machine.clean_up();
+        let changed = self.note_changes();
         let ending = ended?;
         stopped.context("the kernel's scheduler could not be brought back")?;
         cleaned?;
+        changed?;
         Ok((self.record, ending))
+    }
+
+    /// Records what of the machine is not as it was at the start (a governor, a CPU).
+    fn note_changes(&mut self) -> Result<()> {
+        let header = &self.record.header;
+        // The result does not depend on this look.
+        let Ok(now) = self.machine.environment(&header.workload) else { return Ok(()) };
+        let what = header.environment.changed(&now);
+        if !what.is_empty() {
+            self.recorder.changed(self.machine.now_s(), &what)?;
+            self.record.changed.extend(what);
+        }
+        Ok(())
     }
 
     /// Whether a round that counts is still to be made.

@@ -3,6 +3,7 @@
 
 use super::machine::{Observation, Sight};
 use super::side::Scheduler;
+use std::collections::BTreeMap;
 
 /// Share of the looks that must find the tasks with their scheduler. Not all: a task may be seen
 /// just as it ends.
@@ -13,8 +14,10 @@ const IN_CHARGE: f64 = 0.9;
 /// # Errors
 /// Why it does not count.
 pub fn check(scheduler: &Scheduler, run: &Observation) -> Result<(), String> {
-    attached(scheduler, run)?;
-    settings(scheduler, run)?;
+    attached_before(scheduler, run)?;
+    settings_before(scheduler, run)?;
+    attached_throughout(scheduler, run)?;
+    settings_after(scheduler, run)?;
     in_charge(scheduler, run)?;
     match &run.failure {
         Some(failure) => Err(format!("the workload failed: {failure}")),
@@ -22,17 +25,28 @@ pub fn check(scheduler: &Scheduler, run: &Observation) -> Result<(), String> {
     }
 }
 
-fn attached(scheduler: &Scheduler, run: &Observation) -> Result<(), String> {
-    let Observation { before, after, .. } = run;
-    let is_ours = |sight: &Sight| match scheduler {
+fn is_attached(scheduler: &Scheduler, sight: &Sight) -> bool {
+    match scheduler {
         Scheduler::Kernel => matches!(sight.state.as_str(), "" | "disabled"),
         Scheduler::Baton { .. } => sight.state == "enabled" && sight.ops.starts_with("baton"),
         Scheduler::Command { .. } => sight.state == "enabled",
-    };
-    if !is_ours(before) {
-        return Err(format!("before the run {}", told(before)));
     }
-    if !is_ours(after) {
+}
+
+fn attached_before(scheduler: &Scheduler, run: &Observation) -> Result<(), String> {
+    match is_attached(scheduler, &run.before) {
+        true => Ok(()),
+        false => Err(format!("before the run {}", told(&run.before))),
+    }
+}
+
+fn attached_throughout(scheduler: &Scheduler, run: &Observation) -> Result<(), String> {
+    let Observation { before, after, .. } = run;
+    // First: the kernel may not have noticed yet.
+    if let Some(how) = &run.scheduler_ended {
+        return Err(format!("the scheduler was ejected: its process ended during the run ({how})"));
+    }
+    if !is_attached(scheduler, after) {
         return Err(match scheduler {
             Scheduler::Kernel => format!("after the run {}", told(after)),
             _ => format!("the scheduler was ejected: after the run {}", told(after)),
@@ -52,21 +66,49 @@ fn told(sight: &Sight) -> String {
     }
 }
 
-fn settings(scheduler: &Scheduler, run: &Observation) -> Result<(), String> {
-    let Scheduler::Baton { settings: wanted, .. } = scheduler else { return Ok(()) };
-    for sight in [&run.before, &run.after] {
-        let Some(found) = &sight.settings else {
-            return Err("scx_baton did not say which settings are in force".into());
-        };
-        if let Some((name, value)) = wanted.iter().find(|(n, v)| found.get(*n) != Some(v)) {
-            let found = found.get(name).map_or("unknown", String::as_str);
-            return Err(format!("{name} was {found}, not {value}"));
+/// All settings that are to be in force; `None` for what has none.
+fn wanted(scheduler: &Scheduler) -> Option<&BTreeMap<String, String>> {
+    match scheduler {
+        Scheduler::Baton { settings, .. } => Some(settings),
+        Scheduler::Kernel | Scheduler::Command { .. } => None,
+    }
+}
+
+fn settings_before(scheduler: &Scheduler, run: &Observation) -> Result<(), String> {
+    match (wanted(scheduler), &run.before.settings) {
+        (None, _) => Ok(()),
+        (Some(wanted), Some(found)) => in_force(wanted, found),
+        (Some(_), None) => {
+            Err("before the run scx_baton did not say which settings are in force".into())
         }
     }
+}
+
+fn settings_after(scheduler: &Scheduler, run: &Observation) -> Result<(), String> {
+    let Some(wanted) = wanted(scheduler) else { return Ok(()) };
+    let Some(found) = &run.after.settings else {
+        return Err("the scheduler was ejected or hangs: after the run it did not say which \
+                    settings are in force"
+            .into());
+    };
+    in_force(wanted, found)?;
     if run.before.epoch != run.after.epoch {
         return Err("settings were changed during the run".into());
     }
     Ok(())
+}
+
+fn in_force(
+    wanted: &BTreeMap<String, String>,
+    found: &BTreeMap<String, String>,
+) -> Result<(), String> {
+    match wanted.iter().find(|(name, value)| found.get(*name) != Some(value)) {
+        None => Ok(()),
+        Some((name, value)) => {
+            let found = found.get(name).map_or("unknown", String::as_str);
+            Err(format!("{name} was {found}, not {value}"))
+        }
+    }
 }
 
 fn in_charge(scheduler: &Scheduler, run: &Observation) -> Result<(), String> {
@@ -129,7 +171,7 @@ mod tests {
     fn each_fault_is_found_and_named() {
         type Spoil = fn(&mut Observation);
         let [kernel, baton, cmd] = schedulers();
-        let cases: [(&Scheduler, Spoil, &str); 11] = [
+        let cases: [(&Scheduler, Spoil, &str); 14] = [
             (
                 &kernel,
                 |o| o.before.state = "enabled".into(),
@@ -149,8 +191,31 @@ mod tests {
                 |o| o.before.ops = "rusty".into(),
                 "before the run sched_ext was enabled with rusty",
             ),
-            (&baton, |o| o.after.settings = None, "did not say"),
+            (
+                &baton,
+                |o| o.before.settings = None,
+                "before the run scx_baton did not say which settings are in force",
+            ),
+            (
+                &baton,
+                |o| o.after.settings = None,
+                "ejected or hangs: after the run it did not say which settings are in force",
+            ),
+            // Killed: the kernel still calls it enabled, and nobody answers.
+            (
+                &baton,
+                |o| {
+                    o.scheduler_ended = Some("signal 9".into());
+                    o.after.settings = None;
+                },
+                "the scheduler was ejected: its process ended during the run (signal 9)",
+            ),
             (&baton, |o| o.after.epoch = Some(3), "changed during the run"),
+            (
+                &cmd,
+                |o| o.scheduler_ended = Some("status 1: stall".into()),
+                "ejected: its process ended during the run (status 1: stall)",
+            ),
             (&cmd, |o| o.charge.ours = 30, "only 75 % of the workload's tasks were with sched_ext"),
             (
                 &cmd,

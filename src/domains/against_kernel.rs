@@ -5,6 +5,7 @@
 
 use super::DomainTree;
 use crate::cpumask::Cpumask;
+use crate::topology::MAX_CPUS;
 use crate::units::CpuId;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -91,7 +92,9 @@ pub fn parse_schedstat(text: &str) -> Result<KernelDomains, ParseError> {
         if *first == "version" {
             parsed.version = rest.first().and_then(|v| v.parse().ok()).ok_or_else(error)?;
         } else if let Some(id) = first.strip_prefix("cpu") {
-            let id = CpuId(id.parse().map_err(|_| error())?);
+            // Whatever claims more CPUs than a kernel can have is no schedstat.
+            let id = id.parse().ok().filter(|&id| (id as usize) < MAX_CPUS);
+            let id = CpuId(id.ok_or_else(error)?);
             parsed.chains.entry(id).or_default();
             cpu = Some(id);
         } else if first.starts_with("domain") {
@@ -175,9 +178,14 @@ mod tests {
 
     #[test]
     fn garbage_is_refused_with_its_line() {
-        for text in
-            ["version x", "cpuX 1", "domain0 MC 3", "cpu0 1\ndomain0 MC", "cpu0\ndomain0 MC Z"]
-        {
+        for text in [
+            "version x",
+            "cpuX 1",
+            "cpu4294967295 1",
+            "domain0 MC 3",
+            "cpu0 1\ndomain0 MC",
+            "cpu0\ndomain0 MC Z",
+        ] {
             assert!(parse_schedstat(text).is_err(), "{text}");
         }
     }

@@ -89,8 +89,12 @@ fn sched_distances(t: &Topology, nodes: &[usize]) -> Vec<Vec<u32>> {
     for a in &clusters {
         for b in clusters.iter().filter(|b| b[0] != a[0]) {
             let pairs = a.iter().flat_map(|&i| b.iter().map(move |&j| (i, j)));
-            let sum: u32 = pairs.clone().map(|(i, j)| t.distance(i, j) + t.distance(j, i)).sum();
-            let mean = sum / (2 * per_package * per_package) as u32;
+            // 64 bits, as a file may state any distance.
+            let sum: u64 = pairs
+                .clone()
+                .map(|(i, j)| u64::from(t.distance(i, j)) + u64::from(t.distance(j, i)))
+                .sum();
+            let mean = (sum / (2 * per_package * per_package) as u64) as u32;
             for (i, j) in pairs {
                 rows[i][j] = mean;
             }

@@ -76,7 +76,10 @@ pub(super) fn read(
             clusters.add_key(cpu, &format!("{package}/{cluster}"));
         }
         match files.number(&format!("{CPU_DIR}/cpu{cpu}/cpu_capacity")) {
-            Some(value) if value > 0 => capacity[cpu.index()] = Capacity(value as u64),
+            // The kernel scales them so that the largest is full.
+            Some(value) if (1..=Capacity::SCALE.0 as i64).contains(&value) => {
+                capacity[cpu.index()] = Capacity(value as u64);
+            }
             Some(_) => files.note(
                 &format!("{CPU_DIR}/cpu{cpu}/cpu_capacity"),
                 "not a capacity",

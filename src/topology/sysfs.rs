@@ -6,6 +6,7 @@ use super::partition::Partition;
 use super::{MAX_CPUS, Platform, Topology};
 use super::{caches, cpus, cpusets, nodes};
 use crate::cpumask::Cpumask;
+use crate::sched_ext;
 use crate::units::CpuId;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -113,9 +114,8 @@ impl Topology {
     pub fn read(root: &Path) -> Result<Self, ReadError> {
         let mut files = Files::new(root);
         // First, so that a change during the rest is seen.
-        let hotplug_seq = files
-            .number("sys/kernel/sched_ext/hotplug_seq")
-            .and_then(|seq| u64::try_from(seq).ok());
+        let hotplug_seq =
+            files.number(sched_ext::HOTPLUG_SEQ).and_then(|seq| u64::try_from(seq).ok());
         let Some(Masks { possible, present, online }) = masks(&mut files) else {
             return Err(ReadError { root: root.to_path_buf() });
         };

@@ -12,6 +12,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::path::Path;
 use std::time::Instant;
 
+/// Shorter ones would leave a CPU no time for anything else.
+const SHORTEST_TICK: Nanos = Nanos(10_000);
 const DEFAULT_DURATION: Nanos = Nanos::from_secs(1);
 
 fn scenario(args: &RunArgs) -> Result<Scenario> {
@@ -65,7 +67,10 @@ pub(super) fn setup(args: &RunArgs) -> Result<Setup> {
     setup.executors = args.executors;
     setup.reaction = args.reaction;
     setup.seed = args.seed;
-    setup.rules.tick = Nanos(args.tick.0.max(10_000));
+    if args.tick < SHORTEST_TICK {
+        bail!("--tick: {} ns is too short: give 10us or more", args.tick.0);
+    }
+    setup.rules.tick = args.tick;
     setup.rules.aligned_ticks = !args.skew_ticks;
     setup.rules.slice = args.slice;
     setup.rules.preempt = args.preempt;

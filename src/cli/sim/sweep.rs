@@ -104,7 +104,10 @@ pub(super) fn run(args: &RunArgs) -> Result<bool> {
             let index = c * seeds as usize + s as usize;
             if index % n == i - 1 {
                 let mut setup = setup.clone();
-                setup.seed = args.seed + s;
+                setup.seed = args
+                    .seed
+                    .checked_add(s)
+                    .with_context(|| format!("--seed: there are no {seeds} seeds from it up"))?;
                 work.push((index, set.clone(), setup));
             }
         }

@@ -6,7 +6,9 @@ mod text;
 
 use super::output;
 use crate::domains::against_kernel::Difference;
-use crate::domains::{Built, DomainTree, DroppedLevel, Link, Violation, build, sanity};
+use crate::domains::{
+    BuildOptions, Built, DomainTree, DroppedLevel, Link, Violation, build_with, sanity,
+};
 use crate::topology::{Topology, presets, synthetic};
 use crate::units::CpuId;
 use anyhow::{Result, bail};
@@ -41,6 +43,12 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 
+    /// Take newidle balancing from the levels from row N of the kernel's table up, as its
+    /// `relax_domain_level=` and scx_baton's option do (rows: SMT, CLS, MC, PKG, NODE, NUMA 1, …;
+    /// 0 is SMT, or CLS on x86 without SMT)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=255))]
+    relax_domain_level: Option<u32>,
+
     /// Compare with the kernel's own domains in /proc/schedstat (below DIR with --sysroot); the
     /// exit status is 1 if they differ
     #[arg(long, conflicts_with = "synthetic")]
@@ -65,6 +73,8 @@ fn presets_help() -> String {
 struct Report<'a> {
     version: u32,
     topology: &'a Topology,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    relax_domain_level: Option<u32>,
     #[serde(flatten)]
     tree: &'a DomainTree,
     dropped: &'a [DroppedLevel],
@@ -94,7 +104,8 @@ pub fn run(args: &Args) -> Result<bool> {
     {
         bail!("--cpu: CPU {cpu} is not online here; online are {}", topology.online);
     }
-    let Built { tree, dropped } = build(&topology);
+    let options = BuildOptions { relax_domain_level: args.relax_domain_level };
+    let Built { tree, dropped } = build_with(&topology, &options);
     let violations = sanity(&tree);
     let differences = match args.against_kernel {
         true => Some(kernel::differences(&args.sysroot, &tree)?),
@@ -107,6 +118,7 @@ pub fn run(args: &Args) -> Result<bool> {
         output::print_json(&Report {
             version: JSON_VERSION,
             topology: &topology,
+            relax_domain_level: args.relax_domain_level,
             tree: &tree,
             dropped: &dropped,
             violations: &violations,
@@ -119,6 +131,9 @@ pub fn run(args: &Args) -> Result<bool> {
             Some(cpu) => text::chain(&topology, &tree, cpu),
             None => text::machine(&topology, &tree, &dropped),
         };
+        if let Some(n) = args.relax_domain_level {
+            text.push_str(&text::relaxed(&tree, n));
+        }
         text.push_str(&text::violations(&violations));
         if let Some(differences) = &differences {
             text.push_str(&kernel::text(differences));

@@ -334,6 +334,20 @@ pub(super) fn chain(t: &Topology, tree: &DomainTree, cpu: CpuId) -> String {
     out
 }
 
+/// The levels from which `--relax-domain-level` has taken newidle balancing.
+pub(super) fn relaxed(tree: &DomainTree, n: u32) -> String {
+    let without = |d: &&SchedDomain| !d.flags.contains(SdFlags::NEWIDLE);
+    let levels: BTreeSet<LevelKind> =
+        tree.domains.iter().filter(without).map(|d| d.level).collect();
+    let names: Vec<String> = levels.into_iter().map(level_name).collect();
+    match names.is_empty() {
+        true => format!("\n--relax-domain-level {n} changes nothing: every level is below it\n"),
+        false => {
+            format!("\n--relax-domain-level {n}: no newidle balancing at {}\n", names.join(", "))
+        }
+    }
+}
+
 /// What the sanity check found; nothing if all is well.
 pub(super) fn violations(violations: &[Violation]) -> String {
     let mut out = String::new();

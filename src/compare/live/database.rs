@@ -48,11 +48,7 @@ impl Running {
     pub(super) fn end(self) -> Result<()> {
         match self {
             Self::Private(mut process, dir, database) => {
-                // PostgreSQL's "fast shutdown" is SIGINT; MariaDB takes only SIGTERM.
-                process.end(match database {
-                    Database::Mariadb => Signal::TERM,
-                    Database::Postgresql => Signal::INT,
-                });
+                process.end(ending(database).0);
                 dir.close().context("the private database's directory cannot be removed")
             }
             Self::Theirs(_, emptying) => {
@@ -63,6 +59,16 @@ impl Running {
                 Ok(())
             }
         }
+    }
+}
+
+/// What ends a server at once. Its data go too, so nothing need be written: PostgreSQL's "immediate
+/// shutdown" is SIGQUIT (on SIGTERM it would wait for its clients), MariaDB has none. The signal
+/// and its name.
+fn ending(database: Database) -> (Signal, &'static str) {
+    match database {
+        Database::Mariadb => (Signal::KILL, "KILL"),
+        Database::Postgresql => (Signal::QUIT, "QUIT"),
     }
 }
 
@@ -82,10 +88,16 @@ pub(super) fn start(oltp: &Oltp, stop: &AtomicBool) -> Result<Running> {
         .tempdir()
         .context("no directory for a private database can be made")?;
     let process = match oltp.database {
-        Database::Mariadb => mariadb(dir.path(), stop)?,
-        Database::Postgresql => postgresql(dir.path(), stop)?,
+        Database::Mariadb => mariadb(oltp, dir.path(), stop)?,
+        Database::Postgresql => postgresql(oltp, dir.path(), stop)?,
     };
     Ok(Running::Private(process, dir, oltp.database))
+}
+
+/// Room for the clients of every load level, also on machines of very many CPUs.
+fn connections(oltp: &Oltp) -> usize {
+    let above_saturation = 4 * std::thread::available_parallelism().map_or(1, usize::from);
+    above_saturation.max(oltp.clients as usize).max(1_000) + 100
 }
 
 fn path_of(programs: &[&str]) -> Result<String> {
@@ -94,7 +106,7 @@ fn path_of(programs: &[&str]) -> Result<String> {
     Ok(found.display().to_string())
 }
 
-fn mariadb(dir: &Path, stop: &AtomicBool) -> Result<Process> {
+fn mariadb(oltp: &Oltp, dir: &Path, stop: &AtomicBool) -> Result<Process> {
     let data = dir.join("data");
     let socket = dir.join(MARIADB_SOCKET);
     let common = ["--no-defaults".to_string(), format!("--datadir={}", data.display())];
@@ -110,11 +122,12 @@ fn mariadb(dir: &Path, stop: &AtomicBool) -> Result<Process> {
         format!("--pid-file={}", dir.join("pid").display()),
         "--skip-networking".into(),
         "--innodb-buffer-pool-size=256M".into(),
-        "--max-connections=2000".into(),
+        format!("--max-connections={}", connections(oltp)),
         "--max-prepared-stmt-count=1000000".into(),
     ]);
     words.extend(as_root());
-    let options = Options { tied: true, dir: Some(dir), ..Options::default() };
+    let tied = Some(ending(Database::Mariadb).1);
+    let options = Options { tied, dir: Some(dir), ..Options::default() };
     let mut process = Process::start(&words, &options)?;
     let mut client = vec![path_of(&["mariadb", "mysql"])?];
     client.extend(["--no-defaults".into(), "--user=root".into()]);
@@ -129,7 +142,7 @@ fn as_root() -> Option<String> {
     rustix::process::geteuid().is_root().then(|| "--user=root".to_string())
 }
 
-fn postgresql(dir: &Path, stop: &AtomicBool) -> Result<Process> {
+fn postgresql(oltp: &Oltp, dir: &Path, stop: &AtomicBool) -> Result<Process> {
     let user = unprivileged()?;
     if let Some(User { uid, gid }) = user {
         chown(dir, Some(uid), Some(gid))
@@ -155,10 +168,12 @@ fn postgresql(dir: &Path, stop: &AtomicBool) -> Result<Process> {
         "-c".into(),
         "shared_buffers=256MB".into(),
         "-c".into(),
-        "max_connections=1000".into(),
+        format!("max_connections={}", connections(oltp)),
     ];
-    let mut process =
-        Process::start(&words, &Options { user, tied: true, dir: Some(dir), stop: None })?;
+    let mut process = Process::start(
+        &words,
+        &Options { user, tied: Some(ending(Database::Postgresql).1), dir: Some(dir), stop: None },
+    )?;
     let place = ["-h".to_string(), dir.display().to_string(), "-U".into(), POSTGRES_USER.into()];
     let mut client = vec![path_of(&["createdb"])?];
     client.extend(place);
@@ -197,5 +212,48 @@ fn answer(process: &mut Process, name: &str, client: &[String], stop: &AtomicBoo
             return Err(error.context(format!("{name} does not answer")));
         }
         std::thread::sleep(4 * POLL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server's stand-in, its directory and a process id in its group.
+    fn running() -> (Running, std::path::PathBuf, u32) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().to_path_buf();
+        std::fs::write(path.join("data"), "rows").unwrap();
+        let words = ["sh", "-c", "sleep 1000 & wait"].map(String::from);
+        let process = Process::start(&words, &Options::default()).unwrap();
+        let group = process.group();
+        (Running::Private(process, dir, Database::Mariadb), path, group)
+    }
+
+    fn is_gone(group: u32) -> bool {
+        let group = rustix::process::Pid::from_raw(group as i32).unwrap();
+        rustix::process::test_kill_process_group(group).is_err()
+    }
+
+    #[test]
+    fn a_private_server_ends_with_its_data_also_after_an_error() {
+        for end in [|r: Running| r.end().unwrap(), |r: Running| drop(r)] {
+            let (running, dir, group) = running();
+            assert!(dir.exists() && !is_gone(group));
+            end(running);
+            assert!(!dir.exists());
+            // Orphans are reaped by init in their own time.
+            let patience = Instant::now() + Duration::from_secs(10);
+            while !is_gone(group) && Instant::now() < patience {
+                std::thread::sleep(POLL);
+            }
+            assert!(is_gone(group));
+        }
+    }
+
+    #[test]
+    fn every_client_finds_a_connection() {
+        assert!(connections(&Oltp::default()) >= 1_000);
+        assert_eq!(connections(&Oltp { clients: 50_000, ..Oltp::default() }), 50_100);
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::compare::machine::Sight;
 use crate::control::{Request, ask};
+use crate::sched_ext;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,11 +14,11 @@ pub(super) fn read(path: impl AsRef<Path>) -> Option<String> {
 
 /// The state of sched_ext now, without scx_baton's settings.
 pub(super) fn sight() -> Sight {
-    let of = |name: &str| read(Path::new("/sys/kernel/sched_ext").join(name));
+    let root = Path::new("/");
     Sight {
-        state: of("state").unwrap_or_default(),
-        ops: of("root/ops").unwrap_or_default(),
-        enable_seq: of("enable_seq").and_then(|n| n.parse().ok()),
+        state: sched_ext::state(root).unwrap_or_default(),
+        ops: sched_ext::ops(root).unwrap_or_default(),
+        enable_seq: sched_ext::enable_seq(root),
         settings: None,
         epoch: None,
     }

@@ -61,8 +61,8 @@ pub(super) struct User {
 pub(super) struct Options<'a> {
     /// Whom it runs as; `None`: as this one.
     pub(super) user: Option<User>,
-    /// Whether it is told to end when this program dies, however it dies.
-    pub(super) tied: bool,
+    /// Name of the signal that it is sent when this program dies, however it dies.
+    pub(super) tied: Option<&'static str>,
     /// Its working directory.
     pub(super) dir: Option<&'a Path>,
     /// Ends it early when set; only [`complete`] looks.
@@ -178,14 +178,14 @@ impl Drop for Process {
 /// The command for a program, by way of util-linux's setpriv where it is needed: what runs in
 /// this process between fork and exec would have to be unsafe.
 fn wrapped(program: &Path, options: &Options<'_>) -> Command {
-    let setpriv = find("setpriv").filter(|_| options.tied || options.user.is_some());
+    let setpriv = find("setpriv").filter(|_| options.tied.is_some() || options.user.is_some());
     let Some(setpriv) = setpriv else { return Command::new(program) };
     let mut command = Command::new(setpriv);
     if let Some(User { uid, gid }) = options.user {
         command.args([format!("--reuid={uid}"), format!("--regid={gid}"), "--clear-groups".into()]);
     }
-    if options.tied {
-        command.arg("--pdeathsig=TERM");
+    if let Some(signal) = options.tied {
+        command.arg(format!("--pdeathsig={signal}"));
     }
     command.arg("--").arg(program);
     command
@@ -226,7 +226,7 @@ mod tests {
 
     fn sh(script: &str) -> Process {
         let words = ["sh", "-c", script].map(String::from);
-        Process::start(&words, &Options { tied: true, ..Options::default() }).unwrap()
+        Process::start(&words, &Options { tied: Some("TERM"), ..Options::default() }).unwrap()
     }
 
     #[test]

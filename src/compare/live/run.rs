@@ -2,6 +2,7 @@
 
 use super::kernel::{sight, sight_with_settings};
 use super::process::{Options, Process, signal_group};
+use super::scheduler::Started;
 use super::watch::{Counts, Watch};
 use crate::compare::machine::{Job, Observation, Sight};
 use crate::compare::side::Scheduler;
@@ -25,8 +26,8 @@ const LOOK_PERIOD: Duration = Duration::from_millis(500);
 pub(super) struct Place<'a> {
     /// For the node of a CPU.
     pub(super) topology: Option<&'a Topology>,
-    /// Process of the scheduler that was started.
-    pub(super) scheduler: Option<u32>,
+    /// The scheduler that was started.
+    pub(super) scheduler: Option<&'a mut Started>,
     /// Process group of the database server.
     pub(super) servers: Option<u32>,
 }
@@ -34,9 +35,12 @@ pub(super) struct Place<'a> {
 /// Runs the workload; `None` if told to stop.
 pub(super) fn run(
     job: &Job<'_>,
-    place: &Place<'_>,
+    mut place: Place<'_>,
     stop: &AtomicBool,
 ) -> Result<Option<Observation>> {
+    let scheduler = place.scheduler.as_ref().map(|s| s.pid());
+    // One that has left its work to another process before is not missed.
+    let was_running = place.scheduler.as_mut().is_some_and(|s| s.ended().is_none());
     let logs = job.invocation.latency_logs.then(tempfile::tempdir).transpose();
     let logs = logs.context("no directory for logs can be made")?;
     let dir = logs.as_ref().map(|dir| dir.path().display().to_string()).unwrap_or_default();
@@ -48,7 +52,7 @@ pub(super) fn run(
     let before = look();
     let mut watch = Watch::new(place.topology, place.servers);
     watch.look();
-    let counts = Counts::now(place.topology, place.scheduler);
+    let counts = Counts::now(place.topology, scheduler);
     let start = Instant::now();
     let mut processes = Vec::new();
     for _ in 0..job.invocation.copies {
@@ -57,9 +61,10 @@ pub(super) fn run(
     watch.groups(processes.iter().map(Process::group));
     let Some(statuses) = wait(&mut processes, &mut watch, start, stop)? else { return Ok(None) };
     let elapsed_s = statuses.iter().map(|(_, at)| *at).max().unwrap_or_default().as_secs_f64();
-    let mut counters = Counts::now(place.topology, place.scheduler).since(&counts, elapsed_s);
+    let mut counters = Counts::now(place.topology, scheduler).since(&counts, elapsed_s);
     watch.add_to(&mut counters, elapsed_s);
     let after: Sight = look();
+    let scheduler_ended = place.scheduler.filter(|_| was_running).and_then(Started::ended);
     let failure = processes
         .iter_mut()
         .zip(&statuses)
@@ -69,7 +74,8 @@ pub(super) fn run(
         elapsed_s,
         latencies_ms: logs.as_ref().map(|dir| latencies(dir.path())).unwrap_or_default(),
     };
-    Ok(Some(Observation { printed, failure, before, after, charge: watch.charge, counters }))
+    let charge = watch.charge;
+    Ok(Some(Observation { printed, failure, before, after, scheduler_ended, charge, counters }))
 }
 
 /// Waits for all; the times count from `start`. Told to stop, it ends them and returns `None`.
@@ -151,7 +157,7 @@ mod tests {
     fn every_copy_runs_at_once_and_is_read() {
         let invocation = sh("sleep 0.3; echo done", 3);
         let run =
-            run(&job(&invocation), &Place::default(), &AtomicBool::new(false)).unwrap().unwrap();
+            run(&job(&invocation), Place::default(), &AtomicBool::new(false)).unwrap().unwrap();
         assert_eq!(run.printed.stdout, ["done\n"; 3]);
         assert!(run.printed.elapsed_s >= 0.3 && run.failure.is_none());
         assert!(run.counters.contains_key("context switches /s"), "{:?}", run.counters);
@@ -161,8 +167,26 @@ mod tests {
     fn a_failing_workload_is_told() {
         let invocation = sh("echo why >&2; exit 1", 1);
         let run =
-            run(&job(&invocation), &Place::default(), &AtomicBool::new(false)).unwrap().unwrap();
+            run(&job(&invocation), Place::default(), &AtomicBool::new(false)).unwrap().unwrap();
         assert!(run.failure.unwrap().contains("status 1: why"));
+    }
+
+    #[test]
+    fn a_scheduler_that_ends_during_the_run_is_told() {
+        let ended = |script: &str| {
+            let words = ["sh", "-c", script].map(String::from);
+            let process = Process::start(&words, &Options::default()).unwrap();
+            let mut scheduler = Started::of(process);
+            let place = Place { scheduler: Some(&mut scheduler), ..Place::default() };
+            let invocation = sh("sleep 0.6", 1);
+            let run = run(&job(&invocation), place, &AtomicBool::new(false)).unwrap().unwrap();
+            assert_eq!(run.failure, None);
+            run.scheduler_ended
+        };
+        let killed = ended("sleep 0.2; echo stalled >&2; kill -KILL $$").unwrap();
+        assert!(killed.contains("signal 9: stalled"), "{killed}");
+        assert_eq!(ended("sleep 0.2").unwrap(), "without an error");
+        assert_eq!(ended("exec sleep 1000"), None);
     }
 
     #[test]
@@ -175,7 +199,7 @@ mod tests {
                 stop.store(true, Ordering::Relaxed);
             });
             let start = Instant::now();
-            assert!(run(&job(&invocation), &Place::default(), &stop).unwrap().is_none());
+            assert!(run(&job(&invocation), Place::default(), &stop).unwrap().is_none());
             assert!(start.elapsed() < Duration::from_secs(10));
         });
     }

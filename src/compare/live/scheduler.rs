@@ -13,8 +13,6 @@ use std::time::{Duration, Instant};
 
 /// How long a scheduler may take to attach or to go.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a fresh scheduler gets to learn the machine before anything is measured.
-const SETTLE: Duration = Duration::from_secs(1);
 
 /// The scx_baton beside this program, else the one on the PATH.
 pub(super) fn baton() -> PathBuf {
@@ -30,9 +28,21 @@ pub(super) struct Started {
 }
 
 impl Started {
+    /// Any process, taken for a scheduler's.
+    #[cfg(test)]
+    pub(super) fn of(process: Process) -> Self {
+        Self { process }
+    }
+
     /// Its process.
     pub(super) fn pid(&self) -> u32 {
         self.process.group()
+    }
+
+    /// How its process ended; `None` while it runs.
+    pub(super) fn ended(&mut self) -> Option<String> {
+        let status = self.process.ended()?;
+        Some(self.process.failure(status).unwrap_or_else(|| "without an error".into()))
     }
 
     /// Ends it and waits until the kernel's scheduler is back.
@@ -96,7 +106,8 @@ pub(super) fn start(
     if is_attached(&before) {
         bail!("{} is attached already", before.ops);
     }
-    let mut process = Process::start(&words, &Options { tied: true, ..Options::default() })?;
+    let mut process =
+        Process::start(&words, &Options { tied: Some("TERM"), ..Options::default() })?;
     let patience = Instant::now() + PATIENCE;
     loop {
         let now = sight();
@@ -115,7 +126,6 @@ pub(super) fn start(
         }
         std::thread::sleep(POLL);
     }
-    std::thread::sleep(SETTLE);
     Ok(Some(Started { process }))
 }
 

@@ -4,8 +4,8 @@ use super::forest::forest;
 use super::page::{document, escape};
 use super::svg::{Dot, Plot, Shape};
 use super::text::is_main;
-use super::{facts, interval, percent, short, title, verdict};
-use crate::compare::evaluate::{Beside, Evaluation, Row, Verdict, noise_band};
+use super::{count, facts, interval, percent, short, title, verdict};
+use crate::compare::evaluate::{Beside, Evaluation, Row, Samples, Verdict, noise_band};
 use crate::compare::plan::Phase;
 use crate::compare::record::{Record, Run};
 use crate::compare::statistics::quantile;
@@ -26,7 +26,20 @@ pub fn html(record: &Record, evaluation: &Evaluation) -> String {
         escape(&header.environment.kernel),
         header.environment.cpus
     );
-    body.push_str("<div class=\"rows\">\n");
+    let invalid_runs = record.invalid().count();
+    if invalid_runs > 0 {
+        let _ = writeln!(
+            body,
+            "<p class=\"warn\"><a href=\"#invalid\">{} of {} invalid and left out</a></p>",
+            invalid_runs,
+            count(record.runs.len(), "run")
+        );
+    }
+    if !record.changed.is_empty() {
+        let what = escape(&record.changed.join("; "));
+        let _ = writeln!(body, "<p class=\"warn\">The machine changed meanwhile: {what}</p>");
+    }
+    body.push_str("<div class=\"cards\">\n");
     for row in &evaluation.rows {
         card(&mut body, record, row);
     }
@@ -63,7 +76,8 @@ pub fn html(record: &Record, evaluation: &Evaluation) -> String {
         escape(&topology)
     );
     body.push_str(
-        "<h2>How to read it</h2>\n<p>Runs of one round are pairs. A row is called better or worse only \
+        "<h2>How to read it</h2>\n<p>Runs of one round are pairs; the change is the (geometric) mean of the pairs' \
+         ratios, which need not lie where the medians do. A row is called better or worse only \
          with at least 6 valid pairs, a 95 % bootstrap interval that leaves out 0, a Wilcoxon \
          signed-rank test below 5 % after Holm's correction over all rows, and a change beyond what \
          the baseline shows against itself (A/A). Everything else is no call.</p>\n",
@@ -91,20 +105,19 @@ fn card(body: &mut String, record: &Record, row: &Row) {
         "<div class=\"card\"><h3>{} <span class=\"muted\">{}, load {}</span></h3>\
          <span class=\"pill {}\">{}</span>\
          <div class=\"big\">{}</div>\
-         <div class=\"muted\">{} {} → {} {} (medians)<br>95 % interval {}<br>A/A noise {} · {} pairs · p {:.4}{}</div></div>",
+         <div class=\"muted\">mean of {}<br>95 % interval {}<br>medians {} → {} {}<br>A/A noise {} · p {:.4} (Holm){}</div></div>",
         escape(&record.header.sides[row.side].name),
         escape(&metric.name),
         row.load,
         verdict_class(row.verdict),
         row.verdict.text(),
         row.assessment.change.map_or_else(|| "–".into(), percent),
+        count(row.assessment.pairs, "pair"),
+        interval(row),
         value(row.baseline.median),
-        escape(&metric.unit),
         value(row.samples.median),
         escape(&metric.unit),
-        interval(row),
         row.noise_floor.map_or_else(|| "unknown".into(), |f| format!("±{:.1} %", 100.0 * f)),
-        row.assessment.pairs,
         row.p_holm,
         if row.reason.is_empty() {
             String::new()
@@ -151,7 +164,7 @@ fn section(
         evaluation.rows.iter().filter(|r| r.load == load && r.metric == metric).collect();
     figure(
         body,
-        "Samples over time; hollow: A/A, cross: invalid",
+        "Samples over time; hollow: A/A, cross on the axis: invalid",
         &over_time(record, load, metric, what),
     );
     for row in &rows {
@@ -173,23 +186,22 @@ fn section(
 }
 
 fn over_time(record: &Record, load: Load, metric: usize, what: &Metric) -> String {
-    let runs: Vec<&Run> = record
-        .runs
-        .iter()
-        .filter(|r| r.step.load == load && r.step.phase != Phase::WarmUp)
-        .collect();
-    let minute = |run: &Run| (run.at_s - record.header.started_s) / 60.0;
+    let shown = |r: &Run| r.step.load == load && r.step.phase != Phase::WarmUp;
+    let runs: Vec<(f64, &Run)> =
+        record.times_s().into_iter().zip(&record.runs).filter(|(_, r)| shown(r)).collect();
     let score = |run: &Run| run.scores.get(metric).copied();
-    let valid = runs.iter().filter(|r| r.invalid.is_none()).filter_map(|r| score(r));
-    let foot = valid.clone().fold(f64::INFINITY, f64::min);
-    let foot = if foot.is_finite() { foot } else { 0.0 };
-    let mut plot =
-        Plot::new(runs.iter().map(|r| minute(r)), valid, &format!("{} over time", what.name));
+    let valid = runs.iter().filter(|(_, r)| r.invalid.is_none()).filter_map(|(_, r)| score(r));
+    let mut plot = Plot::new(
+        runs.iter().map(|(at_s, _)| at_s / 60.0),
+        valid,
+        &format!("{} over time", what.name),
+    );
+    let foot = plot.foot();
     plot.y_axis(false);
-    plot.x_axis("minutes", false);
+    plot.x_axis("minutes", None);
     let dots: Vec<Dot> = runs
         .iter()
-        .map(|run| {
+        .map(|&(at_s, run)| {
             let side = &record.header.sides[run.step.side].name;
             let place = format!("{side}, {} round {}", run.step.phase.title(), run.step.round + 1);
             let (tip, shape) = match &run.invalid {
@@ -207,8 +219,8 @@ fn over_time(record: &Record, load: Load, metric: usize, what: &Metric) -> Strin
                     )
                 }
             };
-            let y = if shape == Shape::Cross { foot } else { score(run).unwrap_or(foot) };
-            Dot { x: minute(run), y, class: class(run.step.side), tip, shape }
+            let y = score(run).filter(|_| shape != Shape::Cross).unwrap_or(foot);
+            Dot { x: at_s / 60.0, y, class: class(run.step.side), tip, shape }
         })
         .collect();
     plot.dots(&dots);
@@ -223,14 +235,20 @@ fn differences(record: &Record, row: &Row) -> String {
     // At least 1 % to either side, so that an axis of nothing has sensible numbers.
     let ys = changes.iter().chain(noise).copied();
     let ys = ys.chain([0.01, -0.01, band.low, band.high, ends[0], ends[1]]);
-    let count = changes.len().max(noise.len()).max(1) as f64;
+    let pairs = changes.len().max(noise.len());
+    let last = pairs.max(1) as f64;
+    // Far enough behind the last pair for both labels.
+    let aside = last + (0.1 * last).max(1.5);
     let name = &record.header.sides[row.side].name;
-    let mut plot =
-        Plot::new([0.5, count + 2.0].into_iter(), ys, &format!("{name}: paired differences"));
+    let mut plot = Plot::new(
+        [0.5, 1.5 * aside - 0.5 * last].into_iter(),
+        ys,
+        &format!("{name}: paired differences"),
+    );
     plot.y_axis(true);
     plot.band(band.low, band.high, "noise", &format!("A/A noise: {:.1} %", 100.0 * floor));
     plot.level(0.0, "zero");
-    plot.x_axis("pair", true);
+    plot.x_axis("pair", Some(pairs));
     let dots = |changes: &[f64], side: usize, shape: Shape, what: &str| -> Vec<Dot> {
         changes
             .iter()
@@ -248,7 +266,8 @@ fn differences(record: &Record, row: &Row) -> String {
     plot.dots(&dots(changes, row.side, Shape::Full, "pair"));
     if let (Some(change), Some(at)) = (row.assessment.change, row.assessment.interval) {
         let tip = format!("mean {} ({})", percent(change), interval(row));
-        plot.interval(count + 1.2, [at.low, change, at.high], &class(row.side), &tip);
+        plot.interval(aside, [at.low, change, at.high], &class(row.side), &tip);
+        plot.x_label(aside, "mean");
     }
     plot.finish()
 }
@@ -261,7 +280,7 @@ fn percentiles(record: &Record, rows: &[&Row], what: &Metric) -> String {
     let mut plot =
         Plot::new([0.0, 100.0].into_iter(), ys, &format!("percentiles of {}", what.name));
     plot.y_axis(false);
-    plot.x_axis("percentile", false);
+    plot.x_axis("percentile", None);
     for (side, samples) in samples {
         let points: Vec<(f64, f64)> = (0..=50)
             .filter_map(|i| {
@@ -269,18 +288,24 @@ fn percentiles(record: &Record, rows: &[&Row], what: &Metric) -> String {
             })
             .collect();
         plot.curve(&points, &class(side));
-        let name = &record.header.sides[side].name;
-        let dots: Vec<Dot> = [0.0, 50.0, 95.0, 100.0]
-            .into_iter()
-            .filter_map(|p| {
-                let y = quantile(&samples.values, p / 100.0)?;
-                let tip = format!("{name}: {p:.0}th percentile {} {}", short(y), what.unit);
-                Some(Dot { x: p, y, class: class(side), tip, shape: Shape::Full })
-            })
-            .collect();
-        plot.dots(&dots);
+        plot.dots(&sample_dots(samples, &record.header.sides[side].name, side, what));
     }
     plot.finish()
+}
+
+/// Each sample at its percentile, so that it shows how few there may be.
+fn sample_dots(samples: &Samples, name: &str, side: usize, what: &Metric) -> Vec<Dot> {
+    let mut sorted = samples.values.clone();
+    sorted.sort_by(f64::total_cmp);
+    let (n, last) = (sorted.len(), sorted.len().saturating_sub(1).max(1) as f64);
+    let dot = |(i, y): (usize, f64)| Dot {
+        x: if n == 1 { 50.0 } else { 100.0 * i as f64 / last },
+        y,
+        class: class(side),
+        tip: format!("{name}: {} {}, sample {} of {n}", short(y), what.unit, i + 1),
+        shape: Shape::Full,
+    };
+    sorted.into_iter().enumerate().map(dot).collect()
 }
 
 /// The counters, those shown first in sight and all others behind a click.
@@ -319,27 +344,27 @@ fn counters(body: &mut String, record: &Record, beside: &Beside) {
 }
 
 fn invalid(body: &mut String, record: &Record) {
-    let runs: Vec<&Run> = record.runs.iter().filter(|r| r.invalid.is_some()).collect();
+    let runs: Vec<_> = record.invalid().collect();
     if runs.is_empty() {
         return;
     }
-    let _ = write!(
+    let _ = writeln!(
         body,
-        "<h2>Invalid runs</h2>\n<p>{} of {} runs are left out.</p>\n<div class=\"wide\"><table>\
-         <tr><th>phase</th><th>round</th><th>side</th><th>load</th><th class=\"text\">reason</th></tr>\n",
+        "<h2 id=\"invalid\">Invalid runs</h2>\n<p>{} of {} are left out, and with each its pair.</p>\n<ul class=\"invalid\">",
         runs.len(),
-        record.runs.len()
+        count(record.runs.len(), "run")
     );
-    for run in runs {
+    for (run, reason) in runs {
         let _ = writeln!(
             body,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"text\">{}</td></tr>",
+            "<li class=\"{}\"><span class=\"muted\">{}, {} round {}, load {}</span><br>{}</li>",
+            class(run.step.side),
+            escape(&record.header.sides[run.step.side].name),
             run.step.phase.title(),
             run.step.round + 1,
-            escape(&record.header.sides[run.step.side].name),
             run.step.load,
-            escape(run.invalid.as_deref().unwrap_or_default())
+            escape(reason)
         );
     }
-    body.push_str("</table></div>\n");
+    body.push_str("</ul>\n");
 }

@@ -12,6 +12,7 @@ pub use html::html;
 pub use text::text;
 
 use super::evaluate::{Evaluation, Row, Verdict};
+use super::plan::{Length, Phase};
 use super::record::Record;
 use super::side::Scheduler;
 use serde::Serialize;
@@ -95,8 +96,9 @@ fn facts(record: &Record) -> Vec<(&'static str, String)> {
     };
     let parts = |name: &str| e.topology[name].as_array().map_or(0, Vec::len);
     let loaded = header.sides.iter().any(|s| s.scheduler != Scheduler::Kernel);
-    let minutes = record.runs.last().map_or(0.0, |last| (last.at_s - header.started_s) / 60.0);
-    vec![
+    let last = record.times_s().last().copied().zip(record.runs.last());
+    let minutes = last.map_or(0.0, |(at_s, run)| (at_s + run.elapsed_s) / 60.0);
+    let mut facts = vec![
         ("kernel", format!("{} ({})", e.kernel, e.kernel_build)),
         ("kernel command line", e.command_line.clone()),
         (
@@ -130,15 +132,7 @@ fn facts(record: &Record) -> Vec<(&'static str, String)> {
                 "loaded afresh for each run".into()
             },
         ),
-        (
-            "rounds",
-            format!(
-                "{} A/A, at most {} A/B, {} warm-up",
-                header.plan.noise_rounds,
-                header.plan.length.at_most(),
-                header.plan.warmup
-            ),
-        ),
+        ("rounds", rounds(record)),
         ("seed", header.seed.to_string()),
         ("started", timestamp(header.started_s)),
         ("took", format!("{minutes:.1} min")),
@@ -149,8 +143,41 @@ fn facts(record: &Record) -> Vec<(&'static str, String)> {
                 _ => format!("{}, over more than one boot", 1 + record.resumed.len()),
             },
         ),
-        ("command", header.command.join(" ")),
-    ]
+        ("command", command_line(&header.command)),
+    ];
+    if !record.changed.is_empty() {
+        facts.insert(0, ("CHANGED MEANWHILE", record.changed.join("; ")));
+    }
+    facts
+}
+
+/// How many rounds were made of those that were planned.
+fn rounds(record: &Record) -> String {
+    let plan = &record.header.plan;
+    let made = |phase| {
+        (0..plan.rounds(phase)).filter(|&r| record.has_round(&plan.round(phase, r))).count()
+    };
+    let sides = match plan.length {
+        Length::Rounds(n) => format!("{} of {n} A/B", made(Phase::Sides)),
+        Length::Until { precision, at_most } => format!(
+            "{} A/B (until ±{} %, at most {at_most})",
+            made(Phase::Sides),
+            short_percent(precision)
+        ),
+    };
+    let noise = format!("{} of {} A/A", made(Phase::Noise), plan.noise_rounds);
+    format!("{noise}, {sides}, {} warm-up", plan.warmup)
+}
+
+/// A percentage without needless digits: 0.02 is `2`.
+fn short_percent(share: f64) -> String {
+    let text = format!("{:.2}", 100.0 * share);
+    text.trim_end_matches('0').trim_end_matches('.').to_string()
+}
+
+/// Words as a shell takes them.
+fn command_line(words: &[String]) -> String {
+    shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
 }
 
 /// A time in UTC, `2026-12-01 12:30:00 UTC`, from seconds since 1970.
@@ -194,6 +221,13 @@ mod tests {
             assert_eq!(short(value), text);
         }
         assert_eq!(percent(-0.05), "-5.0 %");
+    }
+
+    #[test]
+    fn a_command_can_be_given_again() {
+        let words = ["baton", "compare", "kernel", "cmd:./other --x"].map(String::from);
+        assert_eq!(command_line(&words), "baton compare kernel 'cmd:./other --x'");
+        assert_eq!([0.02, 0.0025, 1.0].map(short_percent), ["2", "0.25", "100"]);
     }
 
     #[test]

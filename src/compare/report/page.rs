@@ -23,7 +23,8 @@ h2 { font-size: 1.15rem; margin: 32px 0 8px; }
 h3 { font-size: 1rem; margin: 0 0 6px; font-weight: 600; }
 p { margin: 4px 0 12px; }
 .muted, figcaption { color: var(--muted); font-size: .9rem; }
-.rows { display: grid; gap: 12px; grid-template-columns: repeat(auto-fit, minmax(min(100%, 330px), 1fr)); }
+.rows, .cards { display: grid; gap: 12px; grid-template-columns: repeat(auto-fit, minmax(min(100%, 440px), 1fr)); }
+.cards { grid-template-columns: repeat(auto-fill, minmax(min(100%, 260px), 1fr)); }
 .card { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 12px 14px; }
 .big { font-size: 1.6rem; font-weight: 650; margin: 2px 0; }
 .pill { display: inline-block; padding: 1px 10px; border-radius: 99px; font-weight: 600; font-size: .9rem;
@@ -40,7 +41,7 @@ svg .verdict { font-weight: 600; fill: currentColor; }
 .s0 { --c: var(--s0); } .s1 { --c: var(--s1); } .s2 { --c: var(--s2); } .s3 { --c: var(--s3); }
 .full { fill: var(--c); stroke: none; } .hollow { fill: none; stroke: var(--c); stroke-width: 1.8; }
 .curve { fill: none; stroke: var(--c); stroke-width: 2.2; } .bar { stroke: var(--c); stroke-width: 2.2; }
-.cross { stroke: var(--bad); stroke-width: 2.4; fill: none; }
+.cross { stroke: var(--c); stroke-width: 2.6; fill: none; }
 .key { display: inline-flex; align-items: center; gap: 6px; margin-right: 14px; }
 .key i { width: 11px; height: 11px; border-radius: 50%; background: var(--c); flex: none; }
 .wide { overflow-x: auto; border: 1px solid var(--line); border-radius: 10px; }
@@ -49,11 +50,15 @@ table { border-collapse: collapse; width: 100%; font-size: .92rem; }
 th, td { padding: 6px 12px; text-align: right; border-bottom: 1px solid var(--line);
   font-variant-numeric: tabular-nums; overflow-wrap: normal; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; } tr:last-child td { border-bottom: 0; }
-td.text, th.text { white-space: normal; text-align: left; min-width: 260px; }
 th { color: var(--muted); font-weight: 600; }
+th + th { white-space: normal; overflow-wrap: anywhere; min-width: 5.5em; vertical-align: bottom; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 4px 16px; margin: 0; font-size: .92rem; }
 dt { color: var(--muted); } dd { margin: 0; }
-@media (max-width: 560px) { dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: 8px; } }
+a { color: inherit; } .warn { color: var(--bad); }
+.invalid { list-style: none; margin: 0; padding: 0; }
+.invalid li { padding: 8px 12px; border-left: 3px solid var(--c); margin-bottom: 8px; background: var(--card); }
+@media (max-width: 560px) { dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: 8px; }
+  th, td { padding: 6px 8px; } td:first-child, th:first-child { white-space: normal; min-width: 7em; } }
 summary { cursor: pointer; padding: 4px 0; } details { margin: 8px 0; }
 ";
 

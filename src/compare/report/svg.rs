@@ -121,11 +121,12 @@ impl Plot {
         }
     }
 
-    /// Numbers of the horizontal axis, whole ones if it counts something, and its name.
-    pub(super) fn x_axis(&mut self, name: &str, counts: bool) {
+    /// Numbers of the horizontal axis and its name; if it counts so many of something, whole
+    /// ones up to that.
+    pub(super) fn x_axis(&mut self, name: &str, counted: Option<usize>) {
         let mut ticks = self.x.ticks();
-        if counts {
-            ticks.retain(|t| *t >= 1.0 && t.fract() == 0.0);
+        if let Some(n) = counted {
+            ticks.retain(|t| (1.0..=n as f64).contains(t) && t.fract() == 0.0);
         }
         let step = ticks.windows(2).next().map_or(1.0, |w| w[1] - w[0]);
         let foot = self.y.from;
@@ -136,6 +137,17 @@ impl Plot {
         }
         self.line([self.x.from, foot, self.x.to, foot], "axis");
         self.text((self.x.from + self.x.to) / 2.0, HEIGHT - 6.0, "middle", name);
+    }
+
+    /// The value at the horizontal axis.
+    pub(super) fn foot(&self) -> f64 {
+        self.y.low
+    }
+
+    /// A word at the horizontal axis.
+    pub(super) fn x_label(&mut self, x: f64, text: &str) {
+        let (x, foot) = (self.x.at(x), self.y.from);
+        self.text(x, foot + 18.0, "middle", text);
     }
 
     /// A band between two values of the vertical axis.
@@ -186,7 +198,7 @@ impl Plot {
             let _ = match dot.shape {
                 Shape::Cross => write!(
                     self.body,
-                    r#"<path d="M{:.1} {:.1}l10 10m0 -10l-10 10" class="cross"><title>{tip}</title></path>"#,
+                    r#"<path d="M{:.1} {:.1}l10 10m0 -10l-10 10" class="{class} cross"><title>{tip}</title></path>"#,
                     x - 5.0,
                     y - 5.0
                 ),

@@ -41,7 +41,7 @@ pub fn text(record: &Record, evaluation: &Evaluation) -> String {
             "metric",
             "baseline",
             "median",
-            "change",
+            "mean change",
             "95 % interval",
             "A/A noise",
             "verdict",
@@ -80,7 +80,7 @@ pub fn text(record: &Record, evaluation: &Evaluation) -> String {
             columns(&mut out, &table);
         }
     }
-    let invalid: Vec<_> = record.runs.iter().filter(|r| r.invalid.is_some()).collect();
+    let invalid: Vec<_> = record.invalid().collect();
     if !invalid.is_empty() {
         let _ = writeln!(
             out,
@@ -88,15 +88,14 @@ pub fn text(record: &Record, evaluation: &Evaluation) -> String {
             invalid.len(),
             record.runs.len()
         );
-        for run in invalid {
+        for (run, reason) in invalid {
             let _ = writeln!(
                 out,
-                "  {} round {}, {}, load {}: {}",
+                "  {} round {}, {}, load {}: {reason}",
                 run.step.phase.title(),
                 run.step.round + 1,
                 header.sides[run.step.side].name,
-                run.step.load,
-                run.invalid.as_deref().unwrap_or_default()
+                run.step.load
             );
         }
     }

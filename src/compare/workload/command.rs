@@ -5,6 +5,9 @@ use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json_path::JsonPath;
 
+/// Stands for the load in [`CommandWorkload::command`].
+const LOAD: &str = "{load}";
+
 /// Where the score is in the output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -61,9 +64,14 @@ impl CommandWorkload {
         Ok(Self { command: command.into(), extract, metric })
     }
 
+    /// Whether the load changes the command.
+    pub fn takes_load(&self) -> bool {
+        self.command.contains(LOAD)
+    }
+
     pub(super) fn invocation(&self, load: Load, cpus: u32) -> Invocation {
         let amount = load.count(cpus, 1, cpus).to_string();
-        Invocation::one(["sh", "-c", &self.command.replace("{load}", &amount)])
+        Invocation::one(["sh", "-c", &self.command.replace(LOAD, &amount)])
     }
 
     pub(super) fn score(&self, printed: &Printed) -> Result<Vec<f64>, String> {
@@ -129,5 +137,6 @@ mod tests {
             CommandWorkload::new("run -j {load}", Extract::Elapsed, "s", Better::Lower).unwrap();
         assert_eq!(c.invocation(Load::Above, 8).words[2], "run -j 32");
         assert_eq!(c.invocation(Load::Own, 8).words[2], "run -j 8");
+        assert!(c.takes_load());
     }
 }

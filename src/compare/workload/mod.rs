@@ -201,7 +201,9 @@ impl Workload {
         })
     }
 
-    /// The score by each of [`Self::metrics`], or what is missing in the output.
+    /// The score by each of [`Self::metrics`], or what is missing in the output. Scores are above
+    /// 0: pairs are compared by their ratio, and a side that got nothing done must not be left out
+    /// in silence.
     pub fn score(&self, printed: &Printed) -> Result<Vec<f64>, String> {
         let scores = match self {
             Self::Hackbench(_) => throughput::hackbench_score(printed),
@@ -210,8 +212,10 @@ impl Workload {
             Self::Pipe(_) => throughput::pipe_score(printed),
             Self::Cmd(c) => c.score(printed),
         }?;
-        match scores.iter().zip(self.metrics()).find(|(s, _)| !s.is_finite() || **s < 0.0) {
-            Some((score, metric)) => Err(format!("a {} of {score} is no score", metric.name)),
+        match scores.iter().zip(self.metrics()).find(|(s, _)| !s.is_finite() || **s <= 0.0) {
+            Some((score, metric)) => {
+                Err(format!("a {} of {score} cannot be compared by ratio", metric.name))
+            }
             None => Ok(scores),
         }
     }
@@ -252,6 +256,17 @@ mod tests {
         assert_eq!(Load::Below.count(1, 2, 5), 1);
         assert_eq!(Load::parse("12"), Ok(Load::Amount(12)));
         assert!(Load::parse("0").is_err() && Load::parse("high").is_err());
+    }
+
+    #[test]
+    fn a_side_that_gets_nothing_done_has_no_score() {
+        let of = |text: &str| {
+            let printed = Printed { stdout: vec![text.into()], ..Printed::default() };
+            parse_workload("oltp", &Scoring::default()).unwrap().score(&printed)
+        };
+        let text = "transactions: 5 (0.00 per sec.)\n95th percentile: 1.5\n";
+        assert_eq!(of(text), Err("a throughput of 0 cannot be compared by ratio".into()));
+        assert_eq!(of(&text.replace("0.00", "0.25")), Ok(vec![0.25, 1.5]));
     }
 
     #[test]
