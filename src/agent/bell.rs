@@ -30,11 +30,7 @@ impl Bell {
         let map = MapHandle::create(MapType::RingBuf, Some("baton_bell"), 0, 0, BYTES, &opts)
             .context("a worker's event buffer cannot be made")?;
         bells
-            .update(
-                &worker.to_ne_bytes(),
-                &map.as_fd().as_raw_fd().to_ne_bytes(),
-                MapFlags::ANY,
-            )
+            .update(&worker.to_ne_bytes(), &map.as_fd().as_raw_fd().to_ne_bytes(), MapFlags::ANY)
             .context("a worker's event buffer cannot be handed over")?;
         let mut builder = RingBufferBuilder::new();
         let rung_at = Arc::new(AtomicU64::new(0));
