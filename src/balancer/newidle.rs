@@ -80,7 +80,7 @@ impl Balancer {
     /// Learns from what a CPU did with its plan: the level at which a task was found succeeded, the
     /// planned ones below it failed, as did all if none was.
     pub fn report_pull(&mut self, config: &Config, report: &PullReport) {
-        let Self { tree, shared, inner, .. } = self;
+        let Self { tree, facts, shared, inner, .. } = self;
         let Ok(slot) = inner.slots.binary_search_by_key(&report.cpu, |s| s.cpu) else { return };
         if let Some((task, src)) = report.pulled {
             let undone = shared.note_move(task, src, report.cpu, report.at);
@@ -105,6 +105,10 @@ impl Balancer {
                 report.pulled.is_some_and(|(_, src)| tree.domain(link.domain).span.test(src));
             let success = if found { success_weight(&config.tunables, state) } else { 0 };
             update_newidle_cost(state, cost, success, report.at);
+            let count = &mut inner.counters.levels[facts.slot(link.domain)].newidle;
+            count.plan_pulls += 1;
+            count.plan_pulled += u64::from(found);
+            count.newidle_cost_ns += cost.0;
             if found {
                 break;
             }
@@ -172,6 +176,7 @@ impl Inner {
             let now = self.view.read_clock(host);
             let cost = Nanos((now - started).0.max(1));
             spent += cost;
+            self.count(cx, &at).newidle_cost_ns += cost.0;
             let (tasks, go_on) = attempt.map_or((0, true), |a| (a.moved, a.continue_balancing));
             moved += tasks;
             let success = if tasks > 0 { weight } else { 0 };

@@ -42,6 +42,7 @@ impl Inner {
             }
         }
         self.counters.nohz_checks += traffic.checks;
+        self.counters.nohz_early_checks += traffic.early_checks;
         self.counters.nohz_line_writes += traffic.line_writes;
     }
 

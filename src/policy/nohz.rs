@@ -72,6 +72,8 @@ pub struct Traffic {
     pub line_writes: u64,
     /// Looks at the mask or the counter.
     pub checks: u64,
+    /// Those among them at a time when idle balancing was not due.
+    pub early_checks: u64,
 }
 
 /// The fields that every busy tick reads.
@@ -261,16 +263,17 @@ impl Nohz {
         {
             kick = Kick::STATS;
         }
-        let is_due = || now >= self.next_balance();
+        let is_due = now >= self.next_balance();
         let mut nobody_idles = || {
             traffic.checks += 1;
+            traffic.early_checks += u64::from(!is_due);
             !self.any_idle(tunables)
         };
         let stop = match tunables.nohz_order {
-            NohzOrder::TimeFirst if !is_due() => Some(SkipReason::NohzNotDue),
+            NohzOrder::TimeFirst if !is_due => Some(SkipReason::NohzNotDue),
             NohzOrder::TimeFirst => nobody_idles().then_some(SkipReason::NohzNobodyIdles),
             NohzOrder::CountFirst if nobody_idles() => Some(SkipReason::NohzNobodyIdles),
-            NohzOrder::CountFirst => (!is_due()).then_some(SkipReason::NohzNotDue),
+            NohzOrder::CountFirst => (!is_due).then_some(SkipReason::NohzNotDue),
         };
         match stop {
             Some(SkipReason::NohzNobodyIdles) if tunables.nohz_empty == NohzEmpty::Return => {

@@ -96,6 +96,12 @@ counters! {
     serialize_not_elected in "attempts";
     /// Time for which it was held.
     serialize_hold_ns in "ns";
+    /// Times that a CPU that ran out of work used its pull plan for this level.
+    plan_pulls in "pulls";
+    /// Tasks that it found there.
+    plan_pulled in "tasks";
+    /// Time spent on newidle balancing, by plan or by the agent.
+    newidle_cost_ns in "ns";
 }
 
 impl PassCounters {
@@ -197,6 +203,8 @@ pub struct Counters {
     pub nohz_kicks: u64,
     /// Looks of busy ticks at the idle mask or counter.
     pub nohz_checks: u64,
+    /// Those among them before idle balancing was due; 0 unless nohz-order is count-first.
+    pub nohz_early_checks: u64,
     /// Writes to shared nohz lines at idle entry and exit.
     pub nohz_line_writes: u64,
     /// Idle entries and exits.
@@ -234,6 +242,7 @@ impl Counters {
             moves_undone: 0,
             nohz_kicks: 0,
             nohz_checks: 0,
+            nohz_early_checks: 0,
             nohz_line_writes: 0,
             nohz_transitions: 0,
             ilb_runs: 0,
@@ -245,13 +254,14 @@ impl Counters {
     }
 
     /// The counters that belong to no level.
-    fn plain_mut(&mut self) -> [&mut u64; 10] {
+    fn plain_mut(&mut self) -> [&mut u64; 11] {
         [
             &mut self.rounds,
             &mut self.visits,
             &mut self.moves_undone,
             &mut self.nohz_kicks,
             &mut self.nohz_checks,
+            &mut self.nohz_early_checks,
             &mut self.nohz_line_writes,
             &mut self.nohz_transitions,
             &mut self.ilb_runs,
@@ -260,13 +270,14 @@ impl Counters {
         ]
     }
 
-    fn plain(&self) -> [u64; 10] {
+    fn plain(&self) -> [u64; 11] {
         [
             self.rounds,
             self.visits,
             self.moves_undone,
             self.nohz_kicks,
             self.nohz_checks,
+            self.nohz_early_checks,
             self.nohz_line_writes,
             self.nohz_transitions,
             self.ilb_runs,
