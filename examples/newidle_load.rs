@@ -9,11 +9,13 @@
 //! more tasks than CPUs until its last ones, so the time that the CPUs did not work is that time.
 
 use anyhow::{Context, Result, bail};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use rustix::time::{ClockId, clock_gettime};
+use rustix::thread::{
+    CpuSet, clock_nanosleep_absolute, futex, sched_getaffinity, sched_setaffinity,
+};
+use rustix::time::{ClockId, Timespec, clock_gettime};
 use scx_baton::cpumask::Cpumask;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle, Thread, current, park};
 use std::time::{Duration, Instant};
@@ -21,9 +23,9 @@ use std::time::{Duration, Instant};
 /// Stack of a task: there are up to a thousand.
 const STACK: usize = 64 << 10;
 /// How long a task of a wave computes.
-const BURST_WORK: Duration = Duration::from_millis(3);
+const BURST_WORK: Duration = Duration::from_millis(10);
 /// Tasks of a wave for each CPU.
-const BURST_TASKS: usize = 16;
+const BURST_TASKS: usize = 8;
 const MESSENGERS: usize = 2;
 const WORKERS: usize = 1024;
 
@@ -73,11 +75,60 @@ fn first_node() -> Result<CpuSet> {
 /// What the tasks of a wave share.
 struct Wave {
     quit: AtomicBool,
-    unfinished: AtomicUsize,
-    not_home: AtomicUsize,
+    /// Which wave is on; tasks wait for it to change.
+    number: AtomicU32,
+    /// When all of its tasks wake, monotonic.
+    starts_ns: AtomicU64,
     finished_ns: AtomicU64,
-    start: Instant,
+    unfinished: AtomicUsize,
     main: Thread,
+}
+
+/// How long the tasks have to go where they are to wake.
+const GATHERING: Duration = Duration::from_millis(300);
+
+fn now_ns() -> u64 {
+    let t = clock_gettime(ClockId::Monotonic);
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+impl Wave {
+    /// Lets the next wave begin; returns when.
+    fn next(&self, tasks: usize) -> Result<u64> {
+        let starts = now_ns() + GATHERING.as_nanos() as u64;
+        self.starts_ns.store(starts, Ordering::Relaxed);
+        self.finished_ns.store(0, Ordering::Relaxed);
+        self.unfinished.store(tasks, Ordering::Relaxed);
+        self.number.fetch_add(1, Ordering::Release);
+        futex::wake(&self.number, futex::Flags::PRIVATE, i32::MAX as u32)?;
+        Ok(starts)
+    }
+
+    /// One task: each wave wakes it, by a timer, on the first node.
+    fn task(&self, home: &CpuSet, everywhere: &CpuSet) {
+        for number in 0.. {
+            while self.number.load(Ordering::Acquire) == number {
+                let _ = futex::wait(&self.number, futex::Flags::PRIVATE, number, None);
+            }
+            if self.quit.load(Ordering::Acquire) {
+                return;
+            }
+            // To the first node and free again: where it sleeps is where it wakes.
+            let _ = sched_setaffinity(None, home);
+            let _ = sched_setaffinity(None, everywhere);
+            let ns = self.starts_ns.load(Ordering::Relaxed);
+            let starts = Timespec {
+                tv_sec: (ns / 1_000_000_000) as i64,
+                tv_nsec: (ns % 1_000_000_000) as _,
+            };
+            let _ = clock_nanosleep_absolute(ClockId::Monotonic, &starts);
+            work(BURST_WORK);
+            self.finished_ns.fetch_max(now_ns(), Ordering::AcqRel);
+            if self.unfinished.fetch_sub(1, Ordering::AcqRel) == 1 {
+                self.main.unpark();
+            }
+        }
+    }
 }
 
 fn burst(time: Duration) -> Result<()> {
@@ -87,62 +138,35 @@ fn burst(time: Duration) -> Result<()> {
     let home = first_node()?;
     let wave = Arc::new(Wave {
         quit: AtomicBool::new(false),
-        unfinished: AtomicUsize::new(0),
-        not_home: AtomicUsize::new(nr_tasks),
+        number: AtomicU32::new(0),
+        starts_ns: AtomicU64::new(0),
         finished_ns: AtomicU64::new(0),
-        start: Instant::now(),
+        unfinished: AtomicUsize::new(0),
         main: current(),
     });
     let tasks = (0..nr_tasks).map(|_| {
         let wave = Arc::clone(&wave);
-        task(move || {
-            loop {
-                // To the first node and free again: where it sleeps is where it will wake.
-                let _ = sched_setaffinity(None, &home);
-                let _ = sched_setaffinity(None, &everywhere);
-                if wave.not_home.fetch_sub(1, Ordering::AcqRel) == 1 {
-                    wave.main.unpark();
-                }
-                park();
-                if wave.quit.load(Ordering::Acquire) {
-                    return;
-                }
-                work(BURST_WORK);
-                let now = wave.start.elapsed().as_nanos() as u64;
-                wave.finished_ns.fetch_max(now, Ordering::AcqRel);
-                wave.unfinished.fetch_sub(1, Ordering::AcqRel);
-            }
-        })
+        task(move || wave.task(&home, &everywhere))
     });
     let tasks = tasks.collect::<Result<Vec<_>>>()?;
-    let (mut waves, mut idle) = (0_u32, 0.0);
-    let worked = nr_tasks as f64 * BURST_WORK.as_secs_f64();
-    while wave.start.elapsed() < time || waves < 3 {
-        while wave.not_home.load(Ordering::Acquire) > 0 {
-            park();
-        }
-        // Until the last of them sleeps.
-        std::thread::sleep(Duration::from_millis(50));
-        wave.unfinished.store(nr_tasks, Ordering::Release);
-        wave.not_home.store(nr_tasks, Ordering::Release);
-        let began = wave.start.elapsed();
-        tasks.iter().for_each(|t| t.thread().unpark());
+    let (mut waves, mut idle_ms) = (0_u32, 0.0);
+    let worked_ms = nr_tasks as f64 * BURST_WORK.as_secs_f64() * 1e3;
+    let began = Instant::now();
+    while began.elapsed() < time || waves < 3 {
+        let starts = wave.next(nr_tasks)?;
         while wave.unfinished.load(Ordering::Acquire) > 0 {
             park();
         }
-        let took = wave.finished_ns.load(Ordering::Acquire) as f64 / 1e9 - began.as_secs_f64();
-        idle += took * nr_cpus as f64 - worked;
+        let took = wave.finished_ns.load(Ordering::Acquire) - starts;
+        idle_ms += took as f64 / 1e6 * nr_cpus as f64 - worked_ms;
         waves += 1;
     }
     wave.quit.store(true, Ordering::Release);
-    for task in tasks {
-        task.thread().unpark();
-        let _ = task.join();
-    }
-    let idle = 1e3 * idle / f64::from(waves);
+    wave.next(nr_tasks)?;
+    tasks.into_iter().for_each(|task| drop(task.join()));
+    let idle_ms = idle_ms / f64::from(waves);
     println!(
-        "{waves} waves of {nr_tasks} tasks: {idle:.1} ms of CPU idle while tasks waited, a wave ({:.0} ms of work)",
-        1e3 * worked
+        "{waves} waves of {nr_tasks} tasks: {idle_ms:.1} ms of CPU idle while tasks waited, a wave ({worked_ms:.0} ms of work)"
     );
     Ok(())
 }
