@@ -115,6 +115,8 @@ impl Region {
 pub(crate) struct Places {
     by_cpu: Vec<Place>,
     node: Vec<u32>,
+    /// For each word of a mask: the package that all its CPUs are of, if it is one.
+    word_package: Vec<Option<u32>>,
     pub(crate) siblings: Vec<Vec<CpuId>>,
     llcs: Vec<Region>,
     nodes: Vec<Region>,
@@ -133,14 +135,20 @@ impl Places {
             order
         };
         let node = |c| topology.node_index(CpuId::from(c)).map_or(0, |n| n as u32);
+        let by_cpu: Vec<Place> = (0..width)
+            .map(|c| Place {
+                core: of(&topology.cores, c),
+                llc: of(&topology.llcs, c),
+                package: of(&topology.packages, c),
+            })
+            .collect();
+        let one_package = |cpus: &[Place]| {
+            let package = cpus[0].package;
+            cpus.iter().all(|c| c.package == package).then_some(package)
+        };
         Self {
-            by_cpu: (0..width)
-                .map(|c| Place {
-                    core: of(&topology.cores, c),
-                    llc: of(&topology.llcs, c),
-                    package: of(&topology.packages, c),
-                })
-                .collect(),
+            word_package: by_cpu.chunks(64).map(one_package).collect(),
+            by_cpu,
             node: (0..width).map(node).collect(),
             siblings: (0..width)
                 .map(|c| {
@@ -170,6 +178,12 @@ impl Places {
         } else {
             Distance::Far
         }
+    }
+
+    /// How far a CPU is from all CPUs of a mask's word, where that is one distance.
+    pub(crate) fn distance_to_word(&self, cpu: CpuId, word: usize) -> Option<Distance> {
+        let far = |package| package != self.by_cpu[cpu.index()].package;
+        self.word_package[word].filter(|&p| far(p)).map(|_| Distance::Far)
     }
 
     pub(crate) fn widest_node(&self) -> usize {
