@@ -13,7 +13,7 @@ pub(crate) use cpu::{Cpu, CpuState};
 pub use objects::Held;
 pub use placement::Placement;
 
-use super::costs::{Cause, Costs, Distance, LineId, Lines};
+use super::costs::{Access, Cause, Costs, Distance, Lines, Site};
 use super::events::{Event, EventQueue, TaskId};
 use super::program::Workload;
 use super::task::{Task, TaskState};
@@ -215,6 +215,8 @@ pub(crate) struct Machine {
     pub(crate) places: Places,
     pub(crate) workload: Arc<Workload>,
     masks: Vec<Option<Arc<Cpumask>>>,
+    /// Where tasks that are not bound may run: all but the isolated CPUs; `None`: anywhere.
+    unbound: Option<Arc<Cpumask>>,
     objects: Objects,
     pub(crate) costs: Costs,
     pub(crate) rules: Rules,
@@ -257,6 +259,12 @@ impl Machine {
             lifetime_ns: vec![0; templates],
             ..Totals::default()
         };
+        let isolates = !topology.isolated.is_empty() && !topology.active().is_empty();
+        let unbound = isolates.then(|| Cpumask::full(width).and_not(&topology.isolated));
+        let unbound = unbound.map(Arc::new);
+        let bound = |mask: &Option<Cpumask>| mask.clone().map(Arc::new);
+        let masks = workload.templates.iter();
+        let masks = masks.map(|t| bound(&t.allowed).or_else(|| unbound.clone())).collect();
         let mut machine = Self {
             now: Nanos::ZERO,
             events: EventQueue::default(),
@@ -267,7 +275,8 @@ impl Machine {
             online: Cpumask::new(width),
             idle: Cpumask::new(width),
             places: Places::new(topology),
-            masks: workload.templates.iter().map(|t| t.allowed.clone().map(Arc::new)).collect(),
+            masks,
+            unbound,
             objects: Objects::new(&workload),
             workload,
             costs,
@@ -384,25 +393,32 @@ impl Machine {
     /// Begins the accesses that the CPU has before it; each waits for its line.
     pub(crate) fn access_lines(&mut self, cpu: CpuId) {
         let now = self.now;
-        let Some(id) = self.cpus[cpu.index()].lines.pop() else { return };
+        let Some(access) = self.cpus[cpu.index()].lines.pop() else { return };
+        let done = self.access(cpu, access, now);
+        self.cpus[cpu.index()].line_asked = Some((now, access));
+        self.events.plan(done, Event::LineDone(cpu));
+    }
+
+    /// An access asked for at `from`; when it is done.
+    fn access(&mut self, cpu: CpuId, access: Access, from: Nanos) -> Nanos {
+        let Access { line: id, site } = access;
         let places = &self.places;
         let line = self.lines.get(id, cpu);
         let distance = |owner| places.distance(owner, cpu);
         let done = match id.is_read() {
-            true => line.read(cpu, now, &self.costs, distance),
-            false => line.access(cpu, now, &self.costs, distance),
+            true => line.read(cpu, from, &self.costs, distance),
+            false => line.access(cpu, from, &self.costs, distance),
         };
-        line.mark_ns += if id == LineId::Marks { (done - now).0 } else { 0 };
-        self.cpus[cpu.index()].line_asked = Some((now, id));
-        self.events.plan(done, Event::LineDone(cpu));
+        self.lines.site_ns[site as usize] += (done - from).0;
+        done
     }
 
     /// An access is done: the next one, or the CPU goes on. True when all are done.
     pub(crate) fn line_done(&mut self, cpu: CpuId) -> bool {
         let c = &mut self.cpus[cpu.index()];
-        let Some((asked, id)) = c.line_asked.take() else { return false };
+        let Some((asked, access)) = c.line_asked.take() else { return false };
         let took = (self.now - asked).0;
-        c.spend(cause_of(id), took);
+        c.spend(cause_of(access), took);
         c.stolen += took;
         if !c.lines.is_empty() {
             self.access_lines(cpu);
@@ -416,23 +432,16 @@ impl Machine {
     }
 
     /// An access at once, for a CPU that runs no task; the time it takes.
-    pub(crate) fn access_now(&mut self, cpu: CpuId, id: LineId) {
+    pub(crate) fn access_now(&mut self, cpu: CpuId, access: Access) {
         let from = self.now.max(self.cpus[cpu.index()].kernel_until);
-        let places = &self.places;
-        let line = self.lines.get(id, cpu);
-        let distance = |owner| places.distance(owner, cpu);
-        let done = match id.is_read() {
-            true => line.read(cpu, from, &self.costs, distance),
-            false => line.access(cpu, from, &self.costs, distance),
-        };
-        line.mark_ns += if id == LineId::Marks { (done - from).0 } else { 0 };
-        self.steal(cpu, cause_of(id), (done - from).0);
+        let done = self.access(cpu, access, from);
+        self.steal(cpu, cause_of(access), (done - from).0);
     }
 }
 
-fn cause_of(line: LineId) -> Cause {
-    match line {
-        LineId::Flag => Cause::Flag,
+fn cause_of(access: Access) -> Cause {
+    match access.site {
+        Site::Flag => Cause::Flag,
         _ => Cause::Nohz,
     }
 }
