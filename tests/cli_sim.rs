@@ -1,5 +1,7 @@
 //! `baton sim` through the real command line: sweeps, shards and their merger.
 
+#![allow(clippy::unwrap_used, reason = "what cannot be set up fails the test")]
+
 use std::process::{Command, Output};
 
 #[path = "common/scratch.rs"]
