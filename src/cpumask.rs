@@ -146,6 +146,15 @@ impl Cpumask {
         }
     }
 
+    /// Adds the CPUs of a 64-bit word, by its position; those outside the width are a caller's error,
+    /// as for [`Cpumask::set`].
+    pub fn or_word(&mut self, i: usize, word: u64) {
+        debug_assert!(i * 64 + 64 - word.leading_zeros() as usize <= self.width());
+        if let Some(w) = self.words.get_mut(i) {
+            *w |= word;
+        }
+    }
+
     /// Removes a CPU.
     pub fn clear(&mut self, cpu: CpuId) {
         if let Some(word) = self.words.get_mut(cpu.index() / 64) {
@@ -176,6 +185,16 @@ impl Cpumask {
     /// The lowest CPU.
     pub fn first(&self) -> Option<CpuId> {
         self.iter().next()
+    }
+
+    /// The lowest CPU from `from` on (kernel: `cpumask_next`).
+    pub fn next(&self, from: CpuId) -> Option<CpuId> {
+        let first = from.index() / 64;
+        let words = self.words.iter().enumerate().skip(first);
+        words
+            .map(|(i, &w)| (i, if i == first { w >> (from.0 % 64) << (from.0 % 64) } else { w }))
+            .find(|&(_, w)| w != 0)
+            .map(|(i, w)| CpuId(i as u32 * 64 + w.trailing_zeros()))
     }
 
     /// The CPUs in rising order.
@@ -321,6 +340,14 @@ mod tests {
     fn wrap_starts_where_asked() {
         let order: Vec<u32> = list("1,5,64,100").iter_wrap(CpuId(6)).map(|c| c.0).collect();
         assert_eq!(order, [64, 100, 1, 5]);
+    }
+
+    #[test]
+    fn the_next_one_is_from_there_on() {
+        let mask = list("1,5,64,100");
+        let next = |from| mask.next(CpuId(from)).map(|c| c.0);
+        assert_eq!([0, 1, 2, 6, 65, 100].map(next), [1, 1, 5, 64, 100, 100].map(Some));
+        assert_eq!([101, 129, 4_000].map(next), [None; 3]);
     }
 
     #[test]

@@ -141,6 +141,12 @@ pub trait Host {
     /// Brings `snapshot` up to date for `cpus` (others keep what they had) and sets its `now`.
     fn observe(&mut self, cpus: &Cpumask, snapshot: &mut Snapshot);
 
+    /// The first CPU of `mask` from `from` on that may idle; the caller looks closer. A host that
+    /// knows more than the mask passes over those that surely do not.
+    fn next_maybe_idle(&mut self, mask: &Cpumask, from: CpuId) -> Option<CpuId> {
+        mask.next(from)
+    }
+
     /// Lists up to `out.capacity()` waiting tasks of `src`'s queue, longest waiting first, as seen
     /// from `dst`. `out` is emptied first and never grows beyond its capacity.
     fn list_queue(&mut self, src: CpuId, dst: CpuId, out: &mut Vec<TaskView>);

@@ -40,7 +40,7 @@ use std::sync::Arc;
 /// tasks at the head do not hide the others.
 pub const TASKS_LISTED: usize = 4 * NR_MIGRATE;
 
-/// Decisions that each balancer remembers.
+/// Decisions that each balancer remembers, or twice the CPUs of its shard if those are more.
 pub const DECISIONS_KEPT: usize = 512;
 
 /// What a pass needs besides the balancer's own state; never changes during a round.
@@ -184,7 +184,7 @@ impl Balancer {
             states,
             view: view::View::new(width),
             counters: Counters::new(facts.levels()),
-            log: Arc::new(DecisionLog::new(DECISIONS_KEPT)),
+            log: Arc::new(DecisionLog::new(DECISIONS_KEPT.max(2 * slots.len()))),
             flag_taken: Nanos::ZERO,
             rng: Rng::new(u64::from(shard.first().unwrap_or_default().0)),
             tickless: false,

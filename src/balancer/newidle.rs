@@ -43,11 +43,7 @@ impl Balancer {
         let Self { tree, facts, shared, published, inner, .. } = self;
         let cx = Cx { tree, facts, shared, config };
         let Ok(slot) = inner.slots.binary_search_by_key(&cpu, |s| s.cpu) else { return 0 };
-        inner.alternatives.clear_all();
-        inner.alternatives.set(cpu);
-        let only = std::mem::replace(&mut inner.alternatives, crate::cpumask::Cpumask::new(0));
-        inner.begin(host, cx, &only);
-        inner.alternatives = only;
+        inner.begin_at(host, cx, cpu);
         let moved = inner.newidle_pass(cx, host, slot);
         published.publish(&inner.counters);
         moved

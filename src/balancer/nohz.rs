@@ -5,16 +5,40 @@
 //! the helper does its shard's part and hands the walk on, like a baton, to the next idle CPU of
 //! another shard; the last one ends it.
 
+use super::view::View;
 use super::{Cx, Inner};
 use crate::balancer::host::Host;
 use crate::cpumask::Cpumask;
 use crate::domains::{Link, SdFlags};
 use crate::policy::env::{Env, IdleType, PassKind, asym_prefer};
 use crate::policy::group_stats::capacity_reduced;
-use crate::policy::nohz::{BusyTick, Kick, Traffic, find_new_ilb};
+use crate::policy::nohz::{BusyTick, Candidates, Kick, Traffic, find_new_ilb};
 use crate::policy::skip::SkipReason;
 use crate::policy::tunables::OnOff;
 use crate::units::{CpuId, Load, Nanos, Util};
+
+/// The idle mask, looked at CPU by CPU.
+struct Idlers<'a, H> {
+    host: &'a mut H,
+    view: &'a mut View,
+    mask: &'a Cpumask,
+}
+
+impl<H: Host> Candidates for Idlers<'_, H> {
+    fn next_idle(&mut self, mut from: CpuId) -> Option<CpuId> {
+        loop {
+            let cpu = self.host.next_maybe_idle(self.mask, from)?;
+            if self.idles(cpu) {
+                return Some(cpu);
+            }
+            from = CpuId(cpu.0 + 1);
+        }
+    }
+
+    fn idles(&mut self, cpu: CpuId) -> bool {
+        self.view.idles(self.host, cpu)
+    }
+}
 
 impl Inner {
     /// One CPU's part in a round: it enters or leaves the idle mask, and if busy may kick a helper.
@@ -49,13 +73,13 @@ impl Inner {
     fn kick_helper<H: Host>(&mut self, cx: Cx, host: &mut H, kick: Kick) -> Result<(), SkipReason> {
         let nohz = &cx.shared.nohz;
         let rule = cx.config.tunables.ilb;
-        nohz.idle_cpus(&mut self.nohz_idle);
-        self.view.see(host, &self.nohz_idle);
-        let view = &self.view;
-        let choose = |last| {
-            find_new_ilb(rule, cx.facts, &view.snapshot, &self.nohz_idle, &view.idle_cpus, last)
-        };
+        let Self { view, nohz_idle, .. } = self;
         let times = (view.now(), cx.shared.pace.tick);
+        let choose = |last| {
+            nohz.idle_cpus(nohz_idle);
+            let mut idlers = Idlers { host: &mut *host, view, mask: nohz_idle };
+            find_new_ilb(rule, cx.facts, &mut idlers, last)
+        };
         let helper = nohz.kick_ilb(&cx.config.tunables, kick, times, choose)?;
         host.kick(helper);
         Ok(())
@@ -64,6 +88,11 @@ impl Inner {
     /// What a busy CPU knows at its tick. Only called when idle balancing is due and wanted.
     fn busy_tick(&self, cx: Cx, cpu: CpuId) -> BusyTick {
         let view = self.view.snapshot.cpu(cpu);
+        let nr_running = view.nr_running;
+        if nr_running >= 2 {
+            // Reason enough; the rest takes looking around.
+            return BusyTick { nr_running, ..BusyTick::default() };
+        }
         let chain = cx.tree.chain(cpu);
         let domain = |link: &Link| cx.tree.domain(link.domain);
         let with = |flag| move |link: &&Link| domain(link).flags.contains(flag);
@@ -76,7 +105,7 @@ impl Inner {
             .map_or(0, |llc| domain(llc).weight.saturating_sub(idles_in(llc)));
         let asym = chain.iter().enumerate().rfind(|(_, l)| with(SdFlags::ASYM_PACKING)(l));
         BusyTick {
-            nr_running: view.nr_running,
+            nr_running,
             reduced: chain.first().is_some_and(|l| capacity_reduced(view, domain(l).imbalance_pct)),
             asym: asym.is_some_and(|(level, link)| self.preferred_idles(cx, cpu, level, *link)),
             misfit: chain
@@ -120,7 +149,7 @@ impl Inner {
         if cx.config.tunables.nohz == OnOff::Off || kick.is_empty() {
             return;
         }
-        if !self.view.idle_cpus.test(helper_cpu) {
+        if !self.view.idles(host, helper_cpu) {
             return self.abort_walk(cx, kick);
         }
         if !kick.contains(Kick::RELAY) {
@@ -132,7 +161,7 @@ impl Inner {
         let n = self.slots.len();
         for i in (1..=n).map(|step| (helper + step) % n) {
             let cpu = self.slots[i].cpu;
-            if !nohz.is_idle(cpu) || !self.view.idle_cpus.test(cpu) {
+            if !nohz.is_idle(cpu) || !self.view.idles(host, cpu) {
                 continue;
             }
             // What it has pulled for itself, or been given, comes first.

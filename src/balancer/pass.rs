@@ -129,7 +129,11 @@ impl Inner {
         guard: &mut Option<SerializeGuard<'s>>,
     ) -> Attempt {
         let domain = cx.tree.domain(at.link.domain);
-        self.view.see(host, &domain.span);
+        // The election asks for the own group only; most CPUs look no further.
+        if at.idle != IdleType::NewlyIdle {
+            let group = cx.tree.group(domain.groups[at.link.local as usize]);
+            self.view.see(host, &group.balance_mask);
+        }
         self.cpus.clear_all();
         self.cpus.or_assign(&domain.span);
         self.count(cx, at).lb_count += 1;
@@ -164,6 +168,7 @@ impl Inner {
                 // What the last holder moved is seen: the flag was taken with acquire.
                 self.view.look(host, &domain.span);
             }
+            self.view.see(host, &domain.span);
             let env = Self::env(cx, at, pull.dst, &self.cpus, &self.view.idle_cpus);
             let decided = decide(&env, &self.view.snapshot, &mut self.sds);
             if env.is_root {

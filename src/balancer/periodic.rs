@@ -10,7 +10,7 @@ use crate::policy::newidle::{IDLE_COST_FLOOR, update_newidle_cost};
 use crate::policy::serialize;
 use crate::policy::skip::SkipReason;
 use crate::policy::tunables::{OnOff, SerializeOnLoss, SerializeOrder, YesNo};
-use crate::units::Nanos;
+use crate::units::{CpuId, Nanos};
 
 impl Balancer {
     /// Runs everything that is due for the shard, under one configuration. Allocates nothing.
@@ -55,10 +55,20 @@ impl Balancer {
 impl Inner {
     /// Starts a round: a fresh look at the shard, and fresh counters if the configuration changed.
     pub(super) fn begin<H: Host>(&mut self, host: &mut H, cx: Cx, shard: &crate::cpumask::Cpumask) {
+        self.check_epoch(cx);
+        self.view.begin(host, shard);
+    }
+
+    /// The same with a look at one CPU only.
+    pub(super) fn begin_at<H: Host>(&mut self, host: &mut H, cx: Cx, cpu: CpuId) {
+        self.check_epoch(cx);
+        self.view.begin_at(host, cpu);
+    }
+
+    fn check_epoch(&mut self, cx: Cx) {
         if self.counters.epoch != cx.config.epoch {
             self.counters.restart(cx.config.epoch);
         }
-        self.view.begin(host, shard);
     }
 
     /// Balances every due level of one CPU and works out when it is due next.

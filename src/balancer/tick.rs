@@ -4,7 +4,6 @@
 
 use super::{Balancer, Config, Cx};
 use crate::balancer::host::Host;
-use crate::cpumask::Cpumask;
 use crate::policy::env::{IdleType, PassKind};
 use crate::policy::tunables::OnOff;
 use crate::units::CpuId;
@@ -28,7 +27,6 @@ impl Balancer {
         }
         inner.nohz_tick(cx, host, i);
         if shared.nohz.is_pending(cpu) {
-            inner.view.see(host, shard);
             inner.nohz_idle_balance(cx, host, shard, i);
         }
         let now = inner.view.now();
@@ -80,12 +78,7 @@ impl Balancer {
     fn look_at_one<H: Host>(&mut self, host: &mut H, config: &Config, cpu: CpuId) -> Option<usize> {
         let Self { tree, facts, shared, inner, .. } = self;
         let i = inner.slots.binary_search_by_key(&cpu, |s| s.cpu).ok()?;
-        let only = &mut inner.alternatives;
-        only.clear_all();
-        only.set(cpu);
-        let only = std::mem::replace(only, Cpumask::new(0));
-        inner.begin(host, Cx { tree, facts, shared, config }, &only);
-        inner.alternatives = only;
+        inner.begin_at(host, Cx { tree, facts, shared, config }, cpu);
         Some(i)
     }
 }

@@ -34,6 +34,13 @@ impl View {
         self.look(host, cpus);
     }
 
+    /// Starts a round with a fresh look at one CPU.
+    pub(super) fn begin_at<H: Host>(&mut self, host: &mut H, cpu: CpuId) {
+        self.seen.clear_all();
+        self.look_at(host, cpu, cpu);
+        self.seen.set(cpu);
+    }
+
     /// Makes sure `cpus` have been looked at in this round. A round is short against the shortest
     /// interval; what it moves itself it looks at again.
     pub(super) fn see<H: Host>(&mut self, host: &mut H, cpus: &Cpumask) {
@@ -49,16 +56,26 @@ impl View {
         self.note_idle(cpus);
     }
 
+    /// Whether a CPU idles, by a look in this round.
+    pub(super) fn idles<H: Host>(&mut self, host: &mut H, cpu: CpuId) -> bool {
+        if !self.seen.test(cpu) {
+            self.look_at(host, cpu, cpu);
+            self.seen.set(cpu);
+        }
+        self.idle_cpus.test(cpu)
+    }
+
     /// Looks at two CPUs now.
     pub(super) fn look_at<H: Host>(&mut self, host: &mut H, a: CpuId, b: CpuId) {
         let mut few = std::mem::replace(&mut self.few, Cpumask::new(0));
         few.set(a);
         few.set(b);
         host.observe(&few, &mut self.snapshot);
-        self.note_idle(&few);
-        few.clear(a);
-        few.clear(b);
         self.few = few;
+        for cpu in [a, b] {
+            self.few.clear(cpu);
+            self.note_idle_at(cpu);
+        }
     }
 
     /// Reads the time.
@@ -85,13 +102,15 @@ impl View {
     }
 
     fn note_idle(&mut self, cpus: &Cpumask) {
-        for cpu in cpus.iter() {
-            let view = &self.snapshot.cpus[cpu.index()];
-            if view.idle && view.nr_running == 0 {
-                self.idle_cpus.set(cpu);
-            } else {
-                self.idle_cpus.clear(cpu);
-            }
+        cpus.iter().for_each(|cpu| self.note_idle_at(cpu));
+    }
+
+    fn note_idle_at(&mut self, cpu: CpuId) {
+        let view = &self.snapshot.cpus[cpu.index()];
+        if view.idle && view.nr_running == 0 {
+            self.idle_cpus.set(cpu);
+        } else {
+            self.idle_cpus.clear(cpu);
         }
     }
 }

@@ -6,7 +6,6 @@
 //! the marks; the helper clears the marks, *then* a fence, *then* reads the mask. Whoever the
 //! helper misses has its marks still set, and the next busy tick finds them.
 
-use crate::balancer::Snapshot;
 use crate::cpumask::Cpumask;
 use crate::policy::facts::Facts;
 use crate::policy::skip::SkipReason;
@@ -212,12 +211,7 @@ impl Nohz {
     /// Copies the idle mask; both layouts, as the setting may have changed.
     pub fn idle_cpus(&self, into: &mut Cpumask) {
         into.clear_all();
-        for (i, mut bits) in self.mask_words() {
-            while bits != 0 {
-                into.set(CpuId(i as u32 * 64 + bits.trailing_zeros()));
-                bits &= bits - 1;
-            }
-        }
+        self.mask_words().for_each(|(i, word)| into.or_word(i, word));
     }
 
     /// The words of both layouts, with their positions in the mask.
@@ -398,30 +392,40 @@ impl Nohz {
     }
 }
 
-/// Which idle CPU is asked (kernel: `find_new_ilb`). `candidates` are the CPUs of the idle mask;
-/// those that have got work since are passed over.
+/// The CPUs of the idle mask, some of which have got work since. Asking takes a look at the CPU.
+pub trait Candidates {
+    /// The first of them from `from` on that idles.
+    fn next_idle(&mut self, from: CpuId) -> Option<CpuId>;
+
+    /// Whether a CPU idles, of the idle mask or not.
+    fn idles(&mut self, cpu: CpuId) -> bool;
+}
+
+/// Which idle CPU is asked (kernel: `find_new_ilb`). The search ends at the first that fits.
 pub fn find_new_ilb(
     rule: Ilb,
     facts: &Facts,
-    snapshot: &Snapshot,
-    candidates: &Cpumask,
-    idle_cpus: &Cpumask,
+    candidates: &mut impl Candidates,
     last: CpuId,
 ) -> Option<CpuId> {
-    let idles = |&cpu: &CpuId| {
-        let view = snapshot.cpu(cpu);
-        view.idle && view.nr_running == 0
-    };
-    let first = || candidates.iter().find(idles);
     match rule {
-        Ilb::First => first(),
+        Ilb::First => candidates.next_idle(CpuId(0)),
         // An idle thread of a busy core would slow its sibling down.
-        Ilb::IdleCore => candidates
-            .iter()
-            .filter(idles)
-            .find(|&cpu| facts.is_core_idle(cpu, idle_cpus))
-            .or_else(first),
-        Ilb::RoundRobin => candidates.iter_wrap(CpuId(last.0.wrapping_add(1))).find(idles),
+        Ilb::IdleCore => {
+            let (mut first, mut from) = (None, CpuId(0));
+            while let Some(cpu) = candidates.next_idle(from) {
+                if facts.siblings(cpu).iter().all(|&s| s == cpu || candidates.idles(s)) {
+                    return Some(cpu);
+                }
+                first = first.or(Some(cpu));
+                from = CpuId(cpu.0 + 1);
+            }
+            first
+        }
+        Ilb::RoundRobin => {
+            let after = candidates.next_idle(CpuId(last.0.wrapping_add(1)));
+            after.or_else(|| candidates.next_idle(CpuId(0)))
+        }
     }
 }
 

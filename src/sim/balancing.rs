@@ -1,13 +1,16 @@
 //! Calls of the balancer, with what they cost and what they do to shared lines.
 
 use super::Event;
-use super::costs::{Cause, LineId};
+use super::costs::{Access, Cause, LineId, Site};
 use super::engine::{Change, Executors, Sim};
 use super::machine::CpuState;
+use crate::balancer::Balancer;
 use crate::domains::LevelKind;
 use crate::policy::serialize::SerializeGuard;
+use crate::policy::skip::SkipReason;
 use crate::policy::tunables::{Newidle, NohzCount, SerializeScope};
 use crate::stats::counters::Counters;
+use crate::stats::decision_log::Verdict;
 use crate::units::{CpuId, Nanos};
 use std::sync::Arc;
 
@@ -122,27 +125,34 @@ impl Sim {
         let acquired = after.acquired - before.acquired;
         let m = &mut self.machine;
         let mut lines = std::mem::take(&mut m.cpus[cpu.index()].lines);
-        if m.costs.flag_line > 0 {
-            // Each attempt is a compare-exchange, each release a store.
-            let flag = after.attempts - before.attempts + acquired;
-            lines.extend(std::iter::repeat_n(LineId::Flag, flag as usize));
-        }
+        let mut uses = |line, site| lines.push(Access { line, site });
         if m.costs.nohz_line > 0 {
             let counted = self.config.tunables.nohz_count == NohzCount::Counter;
+            let site = if call == Call::EnterIdle { Site::EnterIdle } else { Site::ExitIdle };
             let writes = after.line_writes - before.line_writes;
+            if writes > 0 {
+                // Where the mask is stands in the record.
+                uses(LineId::ReadRecord, site);
+            }
             for i in 0..writes {
                 let counter = counted && i % 2 == 1;
-                lines.push(if counter { LineId::Counter } else { LineId::Mask });
+                uses(if counter { LineId::Record } else { LineId::Mask }, site);
             }
             match call {
-                Call::EnterIdle if writes > 0 => lines.push(LineId::Marks),
-                // Every busy tick reads the times; the counter lies beside them.
-                Call::Tick => lines.push(LineId::ReadRecord),
+                // The marks.
+                Call::EnterIdle if writes > 0 => uses(LineId::Record, site),
+                // Every busy tick reads the counter or the times.
+                Call::Tick => uses(LineId::ReadRecord, Site::Kick),
                 _ => {}
             }
             if !counted {
-                lines.extend((before.checks..after.checks).map(|_| LineId::ReadMask));
+                (before.checks..after.checks).for_each(|_| uses(LineId::ReadMask, Site::Kick));
             }
+        }
+        if m.costs.flag_line > 0 {
+            // Each attempt is a compare-exchange, each release a store.
+            let flag = after.attempts - before.attempts + acquired;
+            (0..flag).for_each(|_| uses(LineId::Flag, Site::Flag));
         }
         // The last one is taken first.
         lines.reverse();
@@ -229,13 +239,14 @@ impl Sim {
         }
         self.machine.observe_free(&mut self.snapshot);
         let (machine, online) = (&self.machine, &self.machine.online);
+        let (balancers, worker_of) = (&self.balancers, &self.worker_of);
         self.conservation.check(
             &self.snapshot,
             online,
             limit,
             &self.waiting,
             |w, cpu| machine.may_run(w.task, cpu),
-            |_| None,
+            |cpu| last_skip(balancers.get(worker_of[cpu.index()] as usize)?, cpu),
         );
     }
 
@@ -248,6 +259,14 @@ impl Sim {
             add_by_level(&mut sum, past);
         }
         Some(sum)
+    }
+}
+
+/// Why the last pass for a CPU did nothing, if it did nothing.
+fn last_skip(balancer: &Balancer, cpu: CpuId) -> Option<SkipReason> {
+    match balancer.decisions().last_for(cpu)?.verdict {
+        Verdict::Skipped(reason) => Some(reason),
+        Verdict::Moved(_) => None,
     }
 }
 

@@ -232,8 +232,6 @@ pub struct Line {
     pub transfers: u64,
     /// Time spent on these by all CPUs together, queueing included.
     pub time_ns: u64,
-    /// Part of that time that went on the marks set at idle entry.
-    pub mark_ns: u64,
     /// Plain reads.
     pub reads: u64,
     /// Time spent on reads by all CPUs together, queueing included.
@@ -300,20 +298,18 @@ impl Line {
     }
 }
 
-/// Which shared line.
+/// Which shared line, and whether it is needed alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineId {
     /// The serialize flag.
     Flag,
     /// The nohz idle mask.
     Mask,
-    /// The nohz counter, on the line of the nohz record: marks and times.
-    Counter,
-    /// The marks of the record, set at idle entry.
-    Marks,
     /// A look at the mask.
     ReadMask,
-    /// A look at the record or the counter beside it.
+    /// The nohz record: the mask's address, the counter, the marks and the times.
+    Record,
+    /// A look at the record.
     ReadRecord,
 }
 
@@ -322,6 +318,35 @@ impl LineId {
     pub const fn is_read(self) -> bool {
         matches!(self, Self::ReadMask | Self::ReadRecord)
     }
+}
+
+/// In the course of what a shared line is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum Site {
+    /// Taking or giving back the serialize flag.
+    Flag,
+    /// Entering the idle mask (kernel: `nohz_balance_enter_idle`).
+    EnterIdle,
+    /// Leaving it (kernel: `nohz_balance_exit_idle`).
+    ExitIdle,
+    /// A busy tick that looks whether to kick (kernel: the rest of `nohz_balancer_kick`).
+    Kick,
+}
+
+impl Site {
+    /// How many there are.
+    pub const COUNT: usize = 4;
+}
+
+/// One use of a shared line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// The line.
+    pub line: LineId,
+    /// In the course of what.
+    pub site: Site,
 }
 
 /// The shared lines of a machine.
@@ -333,13 +358,15 @@ pub struct Lines {
     pub mask: Vec<Line>,
     /// The nohz record, on whose line the counter of `nohz-count=counter` lies.
     pub record: Line,
+    /// Time spent on all of them by all CPUs together, by [`Site`].
+    pub site_ns: [u64; Site::COUNT],
 }
 
 impl Lines {
     /// For a machine of `width` CPU ids.
     pub fn new(width: usize) -> Self {
         let mask = vec![Line::default(); width.div_ceil(512).max(1)];
-        Self { flag: Line::default(), mask, record: Line::default() }
+        Self { flag: Line::default(), mask, record: Line::default(), site_ns: [0; Site::COUNT] }
     }
 
     /// The line, as used by `cpu`.
@@ -347,7 +374,7 @@ impl Lines {
         match id {
             LineId::Flag => &mut self.flag,
             LineId::Mask | LineId::ReadMask => &mut self.mask[cpu.index() / 512],
-            LineId::Counter | LineId::Marks | LineId::ReadRecord => &mut self.record,
+            LineId::Record | LineId::ReadRecord => &mut self.record,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! One self-contained HTML page: what a run came to, with pictures.
 
+use super::costs::Line;
 use super::engine::Sim;
 use super::report::Report;
 use super::trace::HEAT_COLUMNS;
@@ -36,14 +37,15 @@ fn heat(sim: &Sim) -> serde_json::Value {
 
 /// The page.
 pub fn page(sim: &Sim, report: &Report) -> String {
-    let mask_accesses: u64 = report.lines.mask.iter().map(|l| l.accesses).sum();
-    let mask_time: u64 = report.lines.mask.iter().map(|l| l.time_ns).sum();
-    let line = |name: &str, accesses: u64, time: u64| {
-        let per = time as f64 / accesses.max(1) as f64;
-        json!({"name": name, "value": time as f64 / 1e6,
-            "text": format!("{:.3} ms in all, {accesses} accesses, {per:.0} ns each", time as f64 / 1e6)})
+    let line = |name: &str, lines: &[Line]| {
+        let sum = |of: fn(&Line) -> u64| lines.iter().map(of).sum::<u64>();
+        let (writes, reads) = (sum(|l| l.accesses), sum(|l| l.reads));
+        let time = sum(|l| l.time_ns + l.read_ns);
+        let (ms, per) = (time as f64 / 1e6, time as f64 / (writes + reads).max(1) as f64);
+        let text = format!("{ms:.3} ms in all, {writes} writes, {reads} reads, {per:.0} ns each");
+        json!({"name": name, "value": ms, "text": text})
     };
-    let (flag, record) = (&report.lines.flag, &report.lines.record);
+    let (flag, record) = (report.lines.flag, report.lines.record);
     let levels = report.counters.as_ref().map_or(&[][..], |c| &c.levels);
     let moves: Vec<_> = levels
         .iter()
@@ -68,9 +70,9 @@ pub fn page(sim: &Sim, report: &Report) -> String {
         "heat": heat(sim),
         "moves": moves,
         "lines": [
-            line("serialize flag", flag.accesses, flag.time_ns),
-            line("nohz mask", mask_accesses, mask_time),
-            line("nohz record", record.accesses, record.time_ns),
+            line("serialize flag", &[flag]),
+            line("nohz mask", &report.lines.mask),
+            line("nohz record", &[record]),
         ],
         "shares": shares.chain([idle]).collect::<Vec<_>>(),
     });
@@ -128,7 +130,7 @@ g.fillRect(left+x*cw,y,cw,rh)});y+=rh}
 g.fillStyle="#22303c";g.fillText("node "+h.node+", CPU "+(h.rows[0]?h.rows[0].cpu:"")+"…",left-8,(first+y)/2+4);
 g.strokeStyle="#cbd5e0";g.strokeRect(left-.5,first-.5,cw*D.columns+1,y-first+1);y+=gap}
 g.fillStyle="#22303c";g.textAlign="center";
-for(let i=0;i<=5;i++)g.fillText((D.seconds*i/5).toPrecision(3)+" s",left+cw*D.columns*i/5,y+14);
+for(let i=0;i<=5;i++)g.fillText((D.seconds*i/5).toFixed(D.seconds<10?3:1)+" s",left+cw*D.columns*i/5,y+14);
 g.textAlign="left";g.fillText("idle",left,y+36);for(let i=0;i<=100;i++){g.fillStyle=mix(i);
 g.fillRect(left+34+i*2,y+26,2,12)}g.fillStyle="#22303c";g.fillText("busy",left+244,y+36);
 "##;

@@ -116,3 +116,51 @@ fn work_is_conserved_by_default() {
         assert!(report.idle_pct < 10.0, "{executors:?}: {} % idle", report.idle_pct);
     }
 }
+
+#[test]
+fn isolated_cpus_get_only_what_is_bound_to_them() {
+    let mut w = Workload::default();
+    generators::make(&mut w, 12, Nanos::from_ms(2));
+    generators::hogs(&mut w, 8);
+    let step = Op::Run(Time::Fixed(Nanos::from_us(100)));
+    let released = w.template("released", vec![Op::Pin(None), step.clone(), Op::Sleep(us(50))]);
+    w.templates[released as usize].allowed = Some(Cpumask::from_cpus(16, [CpuId(6)]));
+    w.start(released, 1);
+    let bound = w.template("bound", forever(vec![step, Op::Done]));
+    w.templates[bound as usize].allowed = Some(Cpumask::from_cpus(16, [CpuId(7)]));
+    w.start(bound, 1);
+    let (sim, report) = run(setup("2x1x8 dist=10,21 isolated=5-7", w, 500));
+    let busy = Report::busy_pct(&sim);
+    assert_eq!(busy[5].1, 0.0, "an isolated CPU got a task");
+    assert!(busy[6].1 < 1.0, "what was released came back: {} %", busy[6].1);
+    assert!(busy[7].1 > 99.0, "{} %", busy[7].1);
+    assert_eq!(report.violations, 0, "{:?}", report.first_violation);
+}
+
+fn us(n: u64) -> Time {
+    Time::Fixed(Nanos::from_us(n))
+}
+
+#[test]
+fn a_violation_carries_the_idle_cpus_last_skip() {
+    let mut w = Workload::default();
+    generators::hogs(&mut w, 16);
+    w.starts[0].on = Some(0);
+    let mut setup = setup("2x1x8 dist=10,21", w, 500);
+    // Less than the wider level's interval: the other node waits for longer, after its first passes.
+    setup.tunables.wc_limit_ms = 8;
+    let (_, report) = run(setup);
+    let first = report.first_violation.unwrap();
+    assert!(first.why.is_some(), "{first}");
+    assert!(report.text().contains("; its last pass: "), "{}", report.text());
+}
+
+#[test]
+fn no_move_of_a_task_that_never_sleeps_is_undone() {
+    for n in [12, 20, 40] {
+        let mut w = Workload::default();
+        generators::hogs(&mut w, n);
+        let (_, report) = run(setup("2x1x8 dist=10,21", w, 2_000));
+        assert!(report.undone_pct() < 1.0, "{n} tasks: {} %", report.undone_pct());
+    }
+}

@@ -47,6 +47,13 @@ pub(super) fn setup(args: &RunArgs) -> Result<Setup> {
             bail!("the scenario starts a task on CPU {cpu}; online are {}", topology.online);
         }
     }
+    for start in &workload.starts {
+        let kind = &workload.templates[start.template as usize];
+        let isolated = |&cpu: &u32| topology.isolated.test(crate::units::CpuId(cpu));
+        if let (None, Some(cpu)) = (&kind.allowed, start.on.filter(isolated)) {
+            bail!("task {}: CPU {cpu} is isolated; give it `cpus` to bind it there", kind.name);
+        }
+    }
     for kind in &mut workload.templates {
         if let Some(mask) = &kind.allowed {
             let cpus = mask.iter().filter(|&c| topology.online.test(c));

@@ -1,7 +1,7 @@
 //! One CPU: its queue, its running task, its averages and where its time went.
 
 use crate::avg::factor as far_factor;
-use crate::sim::costs::{Cause, LineId};
+use crate::sim::costs::{Access, Cause};
 use crate::sim::events::TaskId;
 use crate::sim::task::factor;
 use crate::units::{Capacity, CpuId, Nanos};
@@ -54,8 +54,8 @@ pub(crate) struct Cpu {
     pub(crate) max_newidle_cost: Nanos,
     pub(crate) tick_planned: bool,
     /// Shared lines that it still has to access, last first.
-    pub(crate) lines: Vec<LineId>,
-    pub(crate) line_asked: Option<(Nanos, LineId)>,
+    pub(crate) lines: Vec<Access>,
+    pub(crate) line_asked: Option<(Nanos, Access)>,
     /// The stretch of running ended while it was at a shared line.
     pub(crate) deferred: bool,
     pub(crate) pull_plan: Vec<CpuId>,

@@ -80,6 +80,21 @@ impl Machine {
         view
     }
 
+    /// What it costs to look at CPUs of one word of a mask, in hundredths of a ns.
+    fn look_cost(&self, word: usize, mut bits: u64) -> u64 {
+        let (pct, Some(looker)) = (self.costs.look_pct, self.looker) else { return 0 };
+        if let Some(distance) = self.places.distance_to_word(looker, word) {
+            return u64::from(bits.count_ones()) * self.costs.transfer(distance) * pct;
+        }
+        let mut cost = 0;
+        while bits != 0 {
+            let cpu = CpuId(word as u32 * 64 + bits.trailing_zeros());
+            bits &= bits - 1;
+            cost += self.costs.transfer(self.places.distance(looker, cpu)) * pct;
+        }
+        cost
+    }
+
     /// Brings a snapshot up to date without any cost, for observers.
     pub(crate) fn observe_free(&mut self, snapshot: &mut Snapshot) {
         for i in 0..self.cpus.len() {
@@ -168,6 +183,25 @@ impl Host for Machine {
         if self.averages_only && cpus.weight() > self.places.widest_node() {
             Bug::spoil_view(snapshot, self.places.node_of());
         }
+    }
+
+    fn next_maybe_idle(&mut self, mask: &Cpumask, from: CpuId) -> Option<CpuId> {
+        let first = from.index() / 64;
+        let mut passed = 0;
+        let mut found = None;
+        for (i, &word) in mask.words().iter().enumerate().skip(first) {
+            let word = if i == first { word >> (from.0 % 64) << (from.0 % 64) } else { word };
+            let idle = word & self.idle.words()[i];
+            // Those below the first that idles are looked at in vain.
+            let in_vain = if idle == 0 { word } else { word & ((idle & idle.wrapping_neg()) - 1) };
+            passed += self.look_cost(i, in_vain);
+            if idle != 0 {
+                found = Some(CpuId(i as u32 * 64 + idle.trailing_zeros()));
+                break;
+            }
+        }
+        self.look_time += Nanos(passed / 100);
+        found
     }
 
     fn list_queue(&mut self, src: CpuId, dst: CpuId, out: &mut Vec<TaskView>) {

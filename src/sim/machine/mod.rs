@@ -13,7 +13,7 @@ pub(crate) use cpu::{Cpu, CpuState};
 pub use objects::Held;
 pub use placement::Placement;
 
-use super::costs::{Cause, Costs, Distance, LineId, Lines};
+use super::costs::{Access, Cause, Costs, Distance, Lines, Site};
 use super::events::{Event, EventQueue, TaskId};
 use super::program::Workload;
 use super::task::{Task, TaskState};
@@ -115,6 +115,8 @@ impl Region {
 pub(crate) struct Places {
     by_cpu: Vec<Place>,
     node: Vec<u32>,
+    /// For each word of a mask: the package that all its CPUs are of, if it is one.
+    word_package: Vec<Option<u32>>,
     pub(crate) siblings: Vec<Vec<CpuId>>,
     llcs: Vec<Region>,
     nodes: Vec<Region>,
@@ -133,14 +135,20 @@ impl Places {
             order
         };
         let node = |c| topology.node_index(CpuId::from(c)).map_or(0, |n| n as u32);
+        let by_cpu: Vec<Place> = (0..width)
+            .map(|c| Place {
+                core: of(&topology.cores, c),
+                llc: of(&topology.llcs, c),
+                package: of(&topology.packages, c),
+            })
+            .collect();
+        let one_package = |cpus: &[Place]| {
+            let package = cpus[0].package;
+            cpus.iter().all(|c| c.package == package).then_some(package)
+        };
         Self {
-            by_cpu: (0..width)
-                .map(|c| Place {
-                    core: of(&topology.cores, c),
-                    llc: of(&topology.llcs, c),
-                    package: of(&topology.packages, c),
-                })
-                .collect(),
+            word_package: by_cpu.chunks(64).map(one_package).collect(),
+            by_cpu,
             node: (0..width).map(node).collect(),
             siblings: (0..width)
                 .map(|c| {
@@ -172,6 +180,12 @@ impl Places {
         }
     }
 
+    /// How far a CPU is from all CPUs of a mask's word, where that is one distance.
+    pub(crate) fn distance_to_word(&self, cpu: CpuId, word: usize) -> Option<Distance> {
+        let far = |package| package != self.by_cpu[cpu.index()].package;
+        self.word_package[word].filter(|&p| far(p)).map(|_| Distance::Far)
+    }
+
     pub(crate) fn widest_node(&self) -> usize {
         self.nodes.iter().map(|n| n.mask.weight()).max().unwrap_or(0)
     }
@@ -201,6 +215,8 @@ pub(crate) struct Machine {
     pub(crate) places: Places,
     pub(crate) workload: Arc<Workload>,
     masks: Vec<Option<Arc<Cpumask>>>,
+    /// Where tasks that are not bound may run: all but the isolated CPUs; `None`: anywhere.
+    unbound: Option<Arc<Cpumask>>,
     objects: Objects,
     pub(crate) costs: Costs,
     pub(crate) rules: Rules,
@@ -243,6 +259,12 @@ impl Machine {
             lifetime_ns: vec![0; templates],
             ..Totals::default()
         };
+        let isolates = !topology.isolated.is_empty() && !topology.active().is_empty();
+        let unbound = isolates.then(|| Cpumask::full(width).and_not(&topology.isolated));
+        let unbound = unbound.map(Arc::new);
+        let bound = |mask: &Option<Cpumask>| mask.clone().map(Arc::new);
+        let masks = workload.templates.iter();
+        let masks = masks.map(|t| bound(&t.allowed).or_else(|| unbound.clone())).collect();
         let mut machine = Self {
             now: Nanos::ZERO,
             events: EventQueue::default(),
@@ -253,7 +275,8 @@ impl Machine {
             online: Cpumask::new(width),
             idle: Cpumask::new(width),
             places: Places::new(topology),
-            masks: workload.templates.iter().map(|t| t.allowed.clone().map(Arc::new)).collect(),
+            masks,
+            unbound,
             objects: Objects::new(&workload),
             workload,
             costs,
@@ -370,25 +393,32 @@ impl Machine {
     /// Begins the accesses that the CPU has before it; each waits for its line.
     pub(crate) fn access_lines(&mut self, cpu: CpuId) {
         let now = self.now;
-        let Some(id) = self.cpus[cpu.index()].lines.pop() else { return };
+        let Some(access) = self.cpus[cpu.index()].lines.pop() else { return };
+        let done = self.access(cpu, access, now);
+        self.cpus[cpu.index()].line_asked = Some((now, access));
+        self.events.plan(done, Event::LineDone(cpu));
+    }
+
+    /// An access asked for at `from`; when it is done.
+    fn access(&mut self, cpu: CpuId, access: Access, from: Nanos) -> Nanos {
+        let Access { line: id, site } = access;
         let places = &self.places;
         let line = self.lines.get(id, cpu);
         let distance = |owner| places.distance(owner, cpu);
         let done = match id.is_read() {
-            true => line.read(cpu, now, &self.costs, distance),
-            false => line.access(cpu, now, &self.costs, distance),
+            true => line.read(cpu, from, &self.costs, distance),
+            false => line.access(cpu, from, &self.costs, distance),
         };
-        line.mark_ns += if id == LineId::Marks { (done - now).0 } else { 0 };
-        self.cpus[cpu.index()].line_asked = Some((now, id));
-        self.events.plan(done, Event::LineDone(cpu));
+        self.lines.site_ns[site as usize] += (done - from).0;
+        done
     }
 
     /// An access is done: the next one, or the CPU goes on. True when all are done.
     pub(crate) fn line_done(&mut self, cpu: CpuId) -> bool {
         let c = &mut self.cpus[cpu.index()];
-        let Some((asked, id)) = c.line_asked.take() else { return false };
+        let Some((asked, access)) = c.line_asked.take() else { return false };
         let took = (self.now - asked).0;
-        c.spend(cause_of(id), took);
+        c.spend(cause_of(access), took);
         c.stolen += took;
         if !c.lines.is_empty() {
             self.access_lines(cpu);
@@ -402,23 +432,16 @@ impl Machine {
     }
 
     /// An access at once, for a CPU that runs no task; the time it takes.
-    pub(crate) fn access_now(&mut self, cpu: CpuId, id: LineId) {
+    pub(crate) fn access_now(&mut self, cpu: CpuId, access: Access) {
         let from = self.now.max(self.cpus[cpu.index()].kernel_until);
-        let places = &self.places;
-        let line = self.lines.get(id, cpu);
-        let distance = |owner| places.distance(owner, cpu);
-        let done = match id.is_read() {
-            true => line.read(cpu, from, &self.costs, distance),
-            false => line.access(cpu, from, &self.costs, distance),
-        };
-        line.mark_ns += if id == LineId::Marks { (done - from).0 } else { 0 };
-        self.steal(cpu, cause_of(id), (done - from).0);
+        let done = self.access(cpu, access, from);
+        self.steal(cpu, cause_of(access), (done - from).0);
     }
 }
 
-fn cause_of(line: LineId) -> Cause {
-    match line {
-        LineId::Flag => Cause::Flag,
+fn cause_of(access: Access) -> Cause {
+    match access.site {
+        Site::Flag => Cause::Flag,
         _ => Cause::Nohz,
     }
 }

@@ -163,7 +163,9 @@ impl Machine {
                         self.spawn(*template, Some(cpu), None);
                     }
                 }
-                Op::Pin(mask) => task.allowed = mask.clone().map(Arc::new),
+                Op::Pin(mask) => {
+                    task.allowed = mask.clone().map(Arc::new).or_else(|| self.unbound.clone());
+                }
                 Op::Done => self.totals.done[task.template as usize] += 1,
                 Op::Repeat { from, times, counter } => {
                     let count = &mut task.counters[*counter as usize % 4];
