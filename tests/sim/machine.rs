@@ -1,6 +1,7 @@
 //! The machine itself: affinity, capacity, weights, hotplug, clock jumps, conservation of time.
 
 use scx_baton::cpumask::Cpumask;
+use scx_baton::policy::tunables::{SerializeOrder, SerializePasses};
 use scx_baton::sim::costs::{Cause, Costs};
 use scx_baton::sim::program::{Op, Workload, forever};
 use scx_baton::sim::random::Time;
@@ -163,4 +164,22 @@ fn no_move_of_a_task_that_never_sleeps_is_undone() {
         let (_, report) = run(setup("2x1x8 dist=10,21", w, 2_000));
         assert!(report.undone_pct() < 1.0, "{n} tasks: {} %", report.undone_pct());
     }
+}
+
+/// The virtual machine's shape 4n16 at full load, without its emulation: how much rarer the flag is
+/// asked for when the due check and the election come first.
+#[test]
+fn electing_first_spares_twenty_attempts_of_twenty_one() {
+    let attempts = |order| {
+        let mut w = Workload::default();
+        generators::hogs(&mut w, 20);
+        let machine = "4x1x2 smt=2 dist=10,12,21,21/12,10,21,21/21,21,10,12/21,21,12,10";
+        let mut setup = setup(machine, w, 4_000);
+        setup.tunables.serialize_order = order;
+        setup.tunables.serialize_passes = SerializePasses::Periodic;
+        let (sim, _) = run(setup);
+        sim.counters().unwrap().sum(|c| c.serialize_attempts)
+    };
+    let (always, elected) = (attempts(SerializeOrder::Always), attempts(SerializeOrder::Elected));
+    assert!(always >= 20 * elected && elected > 0, "always {always}, elected {elected}");
 }

@@ -15,11 +15,14 @@ pub struct Wakeup {
     pub interval_us: u32,
     /// Wake-ups of each thread.
     pub loops: u32,
+    /// Whether a hackbench runs beside it all the time.
+    #[serde(default)]
+    pub hackbench: bool,
 }
 
 impl Default for Wakeup {
     fn default() -> Self {
-        Self { threads: 4, interval_us: 5_000, loops: 1_000 }
+        Self { threads: 4, interval_us: 5_000, loops: 1_000, hackbench: false }
     }
 }
 
@@ -33,12 +36,22 @@ impl Wakeup {
         words.push(format!("--interval={}", self.interval_us));
         words.push("--distance=0".into());
         words.push(format!("--loops={}", self.loops));
+        if self.hackbench {
+            // All three are one process group; `kill 0` reaches hackbench's children too.
+            let script = format!(
+                "trap : TERM; hackbench -p -g 4 -l 100000000 >/dev/null 2>&1 & {}; \
+                 status=$?; kill 0; wait; exit $status",
+                words.join(" ")
+            );
+            words = vec!["sh".into(), "-c".into(), script];
+        }
         Invocation::one(words)
     }
 
     pub(super) fn title(&self) -> String {
+        let beside = if self.hackbench { ", hackbench beside it" } else { "" };
         format!(
-            "cyclictest, {} threads, every {} us, {} wake-ups each",
+            "cyclictest, {} threads, every {} us, {} wake-ups each{beside}",
             self.threads, self.interval_us, self.loops
         )
     }
@@ -112,5 +125,7 @@ mod tests {
         assert!(
             words(Load::Own).contains("--threads=4") && words(Load::At).contains("--threads=8")
         );
+        let beside = Wakeup { hackbench: true, ..Wakeup::default() }.invocation(Load::At, 8);
+        assert!(beside.words[2].contains("--threads=8") && beside.words[2].contains("hackbench"));
     }
 }

@@ -118,6 +118,7 @@ pub fn parse_workload(text: &str, scoring: &Scoring) -> Result<Workload> {
             o.number("threads", &mut w.threads)?;
             o.number("interval_us", &mut w.interval_us)?;
             o.number("loops", &mut w.loops)?;
+            w.hackbench = o.flag("hackbench")?;
             Workload::Wakeup(w)
         }
         "pipe" => {
