@@ -114,7 +114,7 @@ impl Worker<'_> {
         let due = self.balancer.due_busy().min(if any_idle { fresh } else { Nanos::MAX });
         let due_idle = self.balancer.due_idle();
         let in_time = |t: Nanos| Duration::from_nanos(t.0);
-        let timeout = match self.activity() {
+        let timeout = match self.activity(now) {
             Activity::Idle => in_time(Nanos(IDLE_SLEEP.0 * self.live.workers.len() as u64)),
             Activity::Busy if self.balancer.idle_waits() => Duration::MAX,
             _ => in_time((due_idle - now).max(self.tick)),
@@ -122,20 +122,23 @@ impl Worker<'_> {
         self.host.sleep(&self.bell, due, due_idle, timeout);
     }
 
-    fn activity(&self) -> Activity {
+    fn activity(&self, now: Nanos) -> Activity {
         let cpus = &self.live.tables.cpus;
         let mut activity = Activity::Idle;
         for i in 0..cpus.len() {
             let cpu = cpus.ptr(i);
             // SAFETY: the entry is inside the mapping; volatile because others write it.
-            let (queued, runnable, state) = unsafe {
+            let (queued, runnable, state, since) = unsafe {
                 (
                     (&raw const (*cpu).nr_queued).read_volatile(),
                     (&raw const (*cpu).nr_runnable).read_volatile(),
                     (&raw const (*cpu).state).read_volatile(),
+                    Nanos((&raw const (*cpu).state_at).read_volatile()),
                 )
             };
-            if queued > 0 && state == intf::baton_cpu_state_BATON_CPU_OTHER {
+            // For a moment every CPU is in that state between two tasks, and while an agent runs.
+            let other = state == intf::baton_cpu_state_BATON_CPU_OTHER;
+            if queued > 0 && other && now - since > self.tick {
                 return Activity::Blocked;
             }
             if queued > 0 || (runnable > 0 && self.balancer.shard().test(i.into())) {

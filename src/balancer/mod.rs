@@ -60,7 +60,9 @@ struct CpuSlot {
     first_state: usize,
     /// When the first of its levels is due if it is busy then (kernel: `rq->next_balance`).
     due_busy: Nanos,
-    /// The same if it idles then.
+    /// The same without levels at which another CPU was just elected.
+    worth_busy: Nanos,
+    /// When the first of its levels is due if it idles then.
     due_idle: Nanos,
     /// Whether it idled when last looked at.
     idle: bool,
@@ -168,6 +170,7 @@ impl Balancer {
                 cpu,
                 first_state: states.len(),
                 due_busy: Nanos::ZERO,
+                worth_busy: Nanos::ZERO,
                 due_idle: Nanos::ZERO,
                 idle: false,
                 max_idle_balance_cost: IDLE_COST_FLOOR,
@@ -268,11 +271,11 @@ impl Balancer {
     /// rounds from then on, for half the shortest interval of its lowest level at most.
     pub fn due_busy(&self) -> Nanos {
         let busy = || self.inner.slots.iter().filter(|s| !s.idle);
-        let Some(first) = busy().min_by_key(|s| s.due_busy) else { return Nanos::MAX };
+        let Some(first) = busy().min_by_key(|s| s.worth_busy) else { return Nanos::MAX };
         let lowest = self.tree.domain(self.tree.chain(first.cpu)[0].domain);
         let interval = lowest.min_interval.0.saturating_mul(u64::from(lowest.busy_factor));
-        let latest = first.due_busy + Nanos(interval / 2);
-        busy().map(|s| s.due_busy).filter(|&due| due <= latest).max().unwrap_or(first.due_busy)
+        let latest = first.worth_busy + Nanos(interval / 2);
+        busy().map(|s| s.worth_busy).filter(|&due| due <= latest).max().unwrap_or(first.worth_busy)
     }
 
     /// When the next round is worth while for idle CPUs: when busy ones may ask for nohz balancing

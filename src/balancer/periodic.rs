@@ -5,7 +5,7 @@ use super::pass::{At, Attempt};
 use super::{Balancer, Config, Cx, Inner};
 use crate::balancer::host::Host;
 use crate::policy::env::{IdleType, PassKind};
-use crate::policy::interval::{is_due, next_balance};
+use crate::policy::interval::{balance_interval, is_due, next_balance};
 use crate::policy::newidle::{IDLE_COST_FLOOR, update_newidle_cost};
 use crate::policy::serialize;
 use crate::policy::skip::SkipReason;
@@ -84,6 +84,7 @@ impl Inner {
         let pace = cx.shared.pace;
         let mut continue_balancing = true;
         let (mut due_busy, mut due_idle) = (Nanos::MAX, Nanos::MAX);
+        let mut worth_busy = Nanos::MAX;
         let mut max_cost = Nanos::ZERO;
         let mut decayed = false;
         self.counters.visits += 1;
@@ -104,7 +105,9 @@ impl Inner {
             let busy = idle != IdleType::Idle;
             let due = is_due(&self.states[state], domain, busy, pace, now);
             let at = At { cpu, level, link, state, idle, pass };
+            let mut unelected = false;
             if let Some(attempt) = self.visit(cx, host, &at, busy, due) {
+                unelected = attempt.skip == Some(SkipReason::NotElected);
                 if attempt.moved > 0 {
                     // Tasks may have gone to another CPU of the group: look again.
                     let idles = self.view.idle_cpus.test(cpu);
@@ -115,7 +118,11 @@ impl Inner {
                     self.states[state].last_balance = self.view.now();
                 }
             }
-            due_busy = due_busy.min(next_balance(&self.states[state], domain, true, pace));
+            let next = next_balance(&self.states[state], domain, true, pace);
+            due_busy = due_busy.min(next);
+            // Due again at once, in case it is elected then, but no reason to come for.
+            let interval = balance_interval(&self.states[state], domain, true, pace);
+            worth_busy = worth_busy.min(if unelected { now + interval } else { next });
             due_idle = due_idle.min(next_balance(&self.states[state], domain, false, pace));
         }
         let slot = &mut self.slots[slot];
@@ -125,6 +132,7 @@ impl Inner {
         // A level that was not stamped is tried again at the next tick, not at once.
         let earliest = self.view.now() + pace.tick;
         slot.due_busy = due_busy.max(earliest);
+        slot.worth_busy = worth_busy.max(earliest);
         slot.due_idle = due_idle.max(earliest);
         slot.idle = idle == IdleType::Idle;
     }

@@ -90,24 +90,36 @@ static __always_inline bool is_due(struct baton_cpu *c, u64 now)
 	return s && s->asleep && now >= s->due;
 }
 
+/* An idle CPU that has been so for this long may stay so: as if it had stopped its tick. */
+#define IDLE_SETTLED_NS 1000000ULL
+
+/* Whether a CPU idles that some worker balances; one of them is looked at, each time another. */
+static __always_inline bool somebody_idles(u64 now)
+{
+	const struct cpumask *idle = scx_bpf_get_idle_cpumask();
+	u32 cpu = nr_cpu_ids;
+	struct bpf_cpumask *mask;
+	struct baton_cpu *c;
+
+	bpf_rcu_read_lock();
+	mask = balanced;
+	if (mask)
+		cpu = bpf_cpumask_any_and_distribute(idle, cast_mask(mask));
+	bpf_rcu_read_unlock();
+	scx_bpf_put_idle_cpumask(idle);
+	if (cpu >= nr_cpu_ids)
+		return false;
+	c = cpu_ctx(cpu);
+	return c && c->idle_since && elapsed(c->idle_since, now) >= IDLE_SETTLED_NS;
+}
+
 /* A task waits on @c: wakes the worker if a CPU idles that might run it and help is due. The time
  * comes before the mask, which all idle CPUs write. */
 static __always_inline void want_help(struct baton_cpu *c, u64 now)
 {
 	struct baton_slot *s = worker_of(c);
-	const struct cpumask *idle;
-	struct bpf_cpumask *mask;
-	bool wanted;
 
-	if (!s || !s->asleep || now < s->due_idle)
-		return;
-	idle = scx_bpf_get_idle_cpumask();
-	bpf_rcu_read_lock();
-	mask = balanced;
-	wanted = mask && bpf_cpumask_intersects(idle, cast_mask(mask));
-	bpf_rcu_read_unlock();
-	scx_bpf_put_idle_cpumask(idle);
-	if (wanted)
+	if (s && s->asleep && now >= s->due_idle && somebody_idles(now))
 		wake_worker(c);
 }
 
