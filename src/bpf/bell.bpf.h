@@ -91,7 +91,7 @@ static __always_inline bool is_due(struct baton_cpu *c, u64 now)
 }
 
 /* An idle CPU that has been so for this long may stay so: as if it had stopped its tick. */
-#define IDLE_SETTLED_NS 1000000ULL
+#define IDLE_SETTLED_NS 2000000ULL
 
 /* Whether a CPU idles that some worker balances; one of them is looked at, each time another. */
 static __always_inline bool somebody_idles(u64 now)
