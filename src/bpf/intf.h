@@ -117,7 +117,8 @@ struct baton_cpu {
 	u32 curr_weight;
 	u32 state;    /* enum baton_cpu_state */
 	u64 ask_at;   /* since when it waits for the agent's newidle pass, 0 if it does not */
-	u32 worker;   /* slot of the worker that balances it, nr_slots if none; written by the agent */
+	u32 worker;   /* slot of the worker that balances it, nr_slots if none; written by the agent
+		       */
 	u32 pull_src; /* source of a task that is about to start + 1, 0 if none */
 	u32 pull_cost_ns;
 	u32 cpu_pad0;

@@ -39,7 +39,8 @@ impl Wakeup {
         if self.hackbench {
             // For a fixed time, so that the long histogram is printed on a machine at rest. All are
             // one process group: `kill 0` reaches hackbench's children too.
-            let seconds = (u64::from(self.interval_us) * u64::from(self.loops)).div_ceil(1_000_000).max(1);
+            let seconds =
+                (u64::from(self.interval_us) * u64::from(self.loops)).div_ceil(1_000_000).max(1);
             words.pop();
             let script = format!(
                 "trap : TERM; {} --duration={seconds} & cyclictest=$!; \
