@@ -39,6 +39,18 @@ impl Tables {
             unsafe { (&raw mut (*record).worker).write_volatile(*worker) };
         }
     }
+
+    /// Whether a task waits on the CPU while another class has it, or nobody for a moment. Such a
+    /// CPU's ticks are not ours, so they wake no worker.
+    pub(crate) fn is_blocked(&self, cpu: usize) -> bool {
+        let record = self.cpus.ptr(cpu);
+        // SAFETY: the fields are inside the mapping; volatile because the BPF side writes them.
+        let (queued, state) = unsafe {
+            let queued = (&raw const (*record).nr_queued).read_volatile();
+            (queued, (&raw const (*record).state).read_volatile())
+        };
+        queued > 0 && state == intf::baton_cpu_state_BATON_CPU_OTHER
+    }
 }
 
 /// Opens, configures and loads the program for CPU ids below `nr_cpu_ids`; nothing is attached

@@ -92,7 +92,8 @@ pub enum Exit {
 /// Enough for a round; every page of it is locked memory.
 const WORKER_STACK: usize = 256 << 10;
 
-/// How often the main thread looks whether the kernel has ended the scheduler.
+/// How often the main thread looks whether the kernel has ended the scheduler, and whether tasks
+/// wait for a CPU that another class keeps.
 const WATCH_PERIOD: Duration = Duration::from_millis(500);
 
 /// Runs until `stop` is set or the kernel ends the scheduler for good; starts again whenever the
@@ -185,6 +186,10 @@ fn run(config: &Config, machine: &Machine, stop: &AtomicBool) -> Result<(Exit, T
         let all_alive = || threads.iter().all(|t| !t.is_finished());
         while !stop.load(Ordering::Relaxed) && !loaded.exited() && all_alive() {
             std::thread::park_timeout(WATCH_PERIOD);
+            // Nobody's tick may tell the workers of such a queue.
+            if (0..live.tables.cpus.len()).any(|cpu| live.tables.is_blocked(cpu)) {
+                roster.wake_all();
+            }
         }
         roster.quit();
         Ok(())

@@ -2,7 +2,6 @@
 //! while there is not.
 
 use super::bell::Bell;
-use super::bpf::intf;
 use super::conservation::Conservation;
 use super::live::{Live, WorkerView};
 use super::live_host::LiveHost;
@@ -128,17 +127,15 @@ impl Worker<'_> {
         for i in 0..cpus.len() {
             let cpu = cpus.ptr(i);
             // SAFETY: the entry is inside the mapping; volatile because others write it.
-            let (queued, runnable, state, since) = unsafe {
+            let (queued, runnable, since) = unsafe {
                 (
                     (&raw const (*cpu).nr_queued).read_volatile(),
                     (&raw const (*cpu).nr_runnable).read_volatile(),
-                    (&raw const (*cpu).state).read_volatile(),
                     Nanos((&raw const (*cpu).state_at).read_volatile()),
                 )
             };
-            // For a moment every CPU is in that state between two tasks, and while an agent runs.
-            let other = state == intf::baton_cpu_state_BATON_CPU_OTHER;
-            if queued > 0 && other && now - since > self.tick {
+            // Not for a moment only, as between two tasks and while an agent runs.
+            if now - since > self.tick && self.live.tables.is_blocked(i) {
                 return Activity::Blocked;
             }
             if queued > 0 || (runnable > 0 && self.balancer.shard().test(i.into())) {

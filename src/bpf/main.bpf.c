@@ -379,6 +379,13 @@ void BPF_STRUCT_OPS(baton_update_idle, s32 cpu, bool idle)
 	}
 }
 
+/* A task of a higher class takes the CPU: what was about to run here, or ran, waits in the queue
+ * from now on, where others can take it. */
+void BPF_STRUCT_OPS(baton_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+{
+	scx_bpf_reenqueue_local();
+}
+
 void BPF_STRUCT_OPS(baton_enable, struct task_struct *p)
 {
 	struct task_ctx *t = task_ctx(p);
@@ -440,7 +447,8 @@ SCX_OPS_DEFINE(baton_ops, .select_cpu = (void *)baton_select_cpu, .enqueue = (vo
 	       .dispatch = (void *)baton_dispatch, .tick = (void *)baton_tick,
 	       .runnable = (void *)baton_runnable, .running = (void *)baton_running,
 	       .stopping = (void *)baton_stopping, .quiescent = (void *)baton_quiescent,
-	       .update_idle = (void *)baton_update_idle, .enable = (void *)baton_enable,
-	       .init_task = (void *)baton_init_task, .init = (void *)baton_init,
-	       .exit = (void *)baton_exit, .flags = SCX_OPS_KEEP_BUILTIN_IDLE | SCX_OPS_ENQ_LAST,
-	       .timeout_ms = 30000U, .name = "baton");
+	       .update_idle = (void *)baton_update_idle, .cpu_release = (void *)baton_cpu_release,
+	       .enable = (void *)baton_enable, .init_task = (void *)baton_init_task,
+	       .init = (void *)baton_init, .exit = (void *)baton_exit,
+	       .flags = SCX_OPS_KEEP_BUILTIN_IDLE | SCX_OPS_ENQ_LAST, .timeout_ms = 30000U,
+	       .name = "baton");
