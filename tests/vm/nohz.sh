@@ -3,7 +3,7 @@ start_baton
 hackbench -p -g 2 -l 50 >/dev/null
 # CPUs go idle and busy, and tasks wait.
 cat >"$WORK/flags.py" <<'END'
-import json, subprocess, sys, time
+import json, os, subprocess, sys, time
 lab = sys.argv[1]
 def ask(*words):
     return json.loads(subprocess.run([lab, *words, "--json"], check=True, capture_output=True).stdout)
@@ -31,7 +31,9 @@ expect("time-first: no look before it is due", c["nohz_early_checks"] == 0 < c["
 expect("on: somebody helps", c["ilb_runs"] > 0)
 returned = c
 c = under(nohz_count="counter")
-expect("counter: two writes a transition", 1.9 * c["nohz_transitions"] <= c["nohz_line_writes"] <= 2 * c["nohz_transitions"])
+# A CPU that idled when the setting changed was not counted in, and is not counted out.
+short = 2 * c["nohz_transitions"] - c["nohz_line_writes"]
+expect("counter: two writes a transition", 0 <= short <= os.cpu_count() < c["nohz_transitions"])
 c = under(nohz_order="count-first")
 expect("count-first: looks before it is due", c["nohz_early_checks"] > 0)
 c = under(nohz_empty="out")
