@@ -258,12 +258,10 @@ impl Balancer {
     /// includes its part in nohz balancing.
     pub fn next_due(&self) -> Nanos {
         let inner = &self.inner;
-        let any_busy = inner.slots.iter().any(|slot| !slot.idle);
-        match inner.idle_waits {
-            true if any_busy => self.due_busy().min(self.due_idle()),
-            true => Nanos::MAX,
-            false => self.due_busy().min(self.due_idle()),
+        if inner.idle_waits && inner.slots.iter().all(|slot| slot.idle) {
+            return Nanos::MAX;
         }
+        self.due_busy().min(self.due_idle())
     }
 
     /// When the next round is worth while for the busy CPUs of the shard; [`Nanos::MAX`] if none

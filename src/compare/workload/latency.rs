@@ -37,15 +37,15 @@ impl Wakeup {
         words.push("--distance=0".into());
         words.push(format!("--loops={}", self.loops));
         if self.hackbench {
-            // For a fixed time, so that the long histogram is printed on a machine at rest. All are
-            // one process group: `kill 0` reaches hackbench's children too.
+            // For a fixed time, so that the long histogram is printed on a machine at rest.
+            // `timeout` ends all of hackbench, which it has in a group of its own, and is told to
+            // when the shell dies.
             let seconds =
                 (u64::from(self.interval_us) * u64::from(self.loops)).div_ceil(1_000_000).max(1);
             words.pop();
             let script = format!(
-                "trap : TERM; {} --duration={seconds} & cyclictest=$!; \
-                 timeout {seconds} hackbench -p -g 4 -l 100000000 >/dev/null 2>&1; \
-                 pkill -TERM -x hackbench; wait $cyclictest; status=$?; kill 0; wait; exit $status",
+                "{} --duration={seconds} & setpriv --pdeathsig TERM timeout {seconds} \
+                 hackbench -p -g 4 -l 100000000 >/dev/null 2>&1; wait $!",
                 words.join(" ")
             );
             words = vec!["sh".into(), "-c".into(), script];
