@@ -47,8 +47,9 @@ fn rounds_allocate_nothing() {
     (1..=8).for_each(|pid| host.add(0, FakeTask::hog(pid).on(bound.clone())));
     host.add_hogs(2, 40, 100);
     host.add_hogs(17, 3, 200);
-    // The fake machine's own record of kicks.
+    // The fake machine's own records.
     host.kicks.reserve(10_000);
+    host.looks_again.reserve(40_000);
     let mut config = Config::default();
     // More decisions than the log holds, so that it is full and wraps.
     for round in 0..1000u64 {

@@ -9,7 +9,8 @@ use super::programs::Programs;
 use super::roster::Roster;
 use crate::avg;
 use crate::balancer::{
-    CpuView, Host, MoveOutcome, NR_MIGRATE, PULL_PLAN_LEN, PullReport, Snapshot, TaskView,
+    CpuView, DICE_THROWN, DICED_LEVELS, Host, MoveOutcome, NR_MIGRATE, PULL_PLAN_LEN, PullPlan,
+    PullReport, Snapshot, TaskView,
 };
 use crate::cpumask::Cpumask;
 use crate::units::{Capacity, CpuId, Load, Nanos, TaskKey, Util, Weight};
@@ -18,6 +19,8 @@ use std::time::Duration;
 
 const _: () = assert!(NR_MIGRATE == intf::baton_consts_BATON_NR_MIGRATE as usize);
 const _: () = assert!(PULL_PLAN_LEN == intf::baton_consts_BATON_PULL_PLAN_LEN as usize);
+const _: () = assert!(DICED_LEVELS == intf::baton_consts_BATON_DICED_LEVELS as usize);
+const _: () = assert!(DICE_THROWN == u32::BITS);
 const _: () = assert!(avg::AVG_SHIFT == intf::baton_consts_BATON_AVG_SHIFT);
 const _: () = assert!(align_of::<intf::baton_slot>() >= align_of::<AtomicU32>());
 const _: () = assert!(MoveOutcome::ALL.len() == intf::baton_outcome_BATON_NR_OUTCOMES as usize);
@@ -108,9 +111,11 @@ impl<'a> LiveHost<'a> {
         // SAFETY: as above; `i` is below the length of the ring.
         let pull = unsafe { (&raw const (*record).pulls[i]).read_volatile() };
         *read += 1;
-        let pulled = (pull.key != 0).then(|| (TaskKey::from_bits(pull.key), CpuId(pull.src)));
+        let pulled =
+            (pull.key != 0).then(|| (TaskKey::from_bits(pull.key), CpuId(pull.src.into())));
         let cost = Nanos(u64::from(pull.cost_ns));
-        Some(PullReport { cpu, pulled, cost, at: Nanos(pull.at) })
+        let left_out = pull.left_out.into();
+        Some(PullReport { cpu, pulled, left_out, cost, at: Nanos(pull.at) })
     }
 
     /// Since when the CPU waits for a newidle pass by the agent, if it does.
@@ -139,6 +144,21 @@ impl<'a> LiveHost<'a> {
                 ask.write_volatile(u32::from(yes));
             }
         }
+    }
+
+    /// Whether a task has come to wait since [`Self::clear_overloaded`].
+    pub(crate) fn is_overloaded(&self) -> bool {
+        let globals = self.tables.globals.ptr(0);
+        // SAFETY: the field is inside the mapping; volatile because the BPF side writes it.
+        unsafe { (&raw const (*globals).overloaded).read_volatile() != 0 }
+    }
+
+    /// No CPU has two tasks: until one comes to wait again, CPUs that idle do not look around.
+    pub(crate) fn clear_overloaded(&self) {
+        let globals = self.tables.globals.ptr(0);
+        // SAFETY: the field is inside the mapping; a task that comes to wait at this moment and is
+        // missed here is seen at the tick of the CPU on which it waits.
+        unsafe { (&raw mut (*globals).overloaded).write_volatile(0) };
     }
 
     /// Caps the CPU's average idle time (kernel: `update_rq_avg_idle`).
@@ -353,16 +373,21 @@ impl Host for LiveHost<'_> {
         }
     }
 
-    fn set_pull_plan(&mut self, cpu: CpuId, sources: &[CpuId]) {
-        let mut plan = self.tables.plans.read(cpu.index());
-        plan.nr = sources.len().min(PULL_PLAN_LEN) as u32;
-        plan.version = plan.version.wrapping_add(1);
-        for (to, from) in plan.src.iter_mut().zip(sources) {
-            *to = from.0;
+    fn set_pull_plan(&mut self, cpu: CpuId, plan: &PullPlan) {
+        let mut raw = self.tables.plans.read(cpu.index());
+        raw.nr = 0;
+        raw.version = raw.version.wrapping_add(1);
+        raw.dice = plan.dice;
+        for (i, (src, level)) in plan.iter().enumerate() {
+            raw.src[i] = src.0;
+            raw.level[i] = level as u8;
+            raw.nr = i as u32 + 1;
         }
-        self.tables.plans.write(cpu.index(), plan);
-        // A CPU that idled before there was anything to pull would not look again.
-        if plan.nr > 0 && self.is_idle(cpu) {
+        self.tables.plans.write(cpu.index(), raw);
+    }
+
+    fn look_again(&mut self, cpu: CpuId) {
+        if self.is_idle(cpu) {
             self.ask(cpu, cpu, 0);
             self.programs.kick.run(self.slot);
         }

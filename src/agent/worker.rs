@@ -72,7 +72,14 @@ impl Worker<'_> {
         let asks = config.tunables.newidle == Newidle::Agent;
         self.host.set_newidle_ask(asks);
         self.report_pulls(config);
+        let waited = self.host.is_overloaded();
+        if waited {
+            self.balancer.shared().set_overloaded(true);
+        }
         self.balancer.round(&mut self.host, config);
+        if waited && !self.balancer.shared().is_overloaded() {
+            self.host.clear_overloaded();
+        }
         if asks {
             self.answer_asks(config);
         }

@@ -1,6 +1,7 @@
 //! The boundary between deciding and doing: what the balancer sees of a machine and how it acts
 //! on it. Three hosts exist: the live agent, the simulated machine, and fakes in tests.
 
+use super::PullPlan;
 use crate::cpumask::Cpumask;
 use crate::units::{Capacity, CpuId, Load, Nanos, TaskKey, Util, Weight};
 
@@ -176,10 +177,11 @@ pub trait Host {
         let _ = cpu;
     }
 
-    /// Replaces `cpu`'s pull plan: the CPUs it may pull from when it runs out of work, best first.
-    /// Hosts keep at least the first [`PULL_PLAN_LEN`].
-    fn set_pull_plan(&mut self, cpu: CpuId, sources: &[CpuId]);
-}
+    /// Replaces `cpu`'s pull plan: the CPUs it may pull from when it runs out of work while some
+    /// task of the machine waits.
+    fn set_pull_plan(&mut self, cpu: CpuId, plan: &PullPlan);
 
-/// Longest pull plan that every host keeps.
-pub const PULL_PLAN_LEN: usize = 16;
+    /// `cpu` idles although a source of its pull plan has work: makes it use the plan, and not throw
+    /// its dice for that.
+    fn look_again(&mut self, cpu: CpuId);
+}

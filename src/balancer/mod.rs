@@ -11,6 +11,7 @@ mod newidle;
 mod nohz;
 mod pass;
 mod periodic;
+mod pull_plan;
 mod recent;
 mod shared;
 mod tick;
@@ -18,8 +19,8 @@ mod view;
 mod work_conservation;
 
 pub use config::{Config, ConfigCell};
-pub use host::{CpuView, Host, MoveOutcome, NR_MIGRATE, PULL_PLAN_LEN, Snapshot, TaskView};
-pub use newidle::PullReport;
+pub use host::{CpuView, Host, MoveOutcome, NR_MIGRATE, Snapshot, TaskView};
+pub use pull_plan::{DICE_THROWN, DICED_LEVELS, PULL_PLAN_LEN, PullPlan, PullReport};
 pub use recent::UNDONE_WITHIN;
 pub use shared::Shared;
 pub use work_conservation::{Violation, Waiting, WorkConservation};
@@ -70,43 +71,38 @@ struct CpuSlot {
     max_idle_balance_cost: Nanos,
     /// Levels, as bits, that its pull plan covers.
     planned: u32,
-    /// Levels, as bits, that the dice keep out of it, and until when they hold: they are thrown once
-    /// for each use of the plan, not at each look at it.
-    diced: u32,
-    diced_until: Nanos,
     /// The pull plan that the host has.
     plan: PullPlan,
-}
-
-/// A pull plan: the CPUs to pull from, best first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct PullPlan {
-    sources: [CpuId; PULL_PLAN_LEN],
-    len: usize,
-}
-
-impl PullPlan {
-    fn as_slice(&self) -> &[CpuId] {
-        &self.sources[..self.len]
-    }
-
-    /// Appends a source unless it is there already or the plan is full.
-    fn add(&mut self, cpu: CpuId) {
-        if self.len < PULL_PLAN_LEN && !self.as_slice().contains(&cpu) {
-            self.sources[self.len] = cpu;
-            self.len += 1;
-        }
-    }
+    /// Uses of it for which the dice have been thrown.
+    throws_left: u32,
+    /// When it may next be told to use its plan while it idles, and how long it was left in peace
+    /// last.
+    tell_after: Nanos,
+    tell_pause: Nanos,
 }
 
 /// The sources of one level for the CPUs of one group.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct LevelSources {
     /// For which group, and until when they hold.
     made_for: Option<(Link, Nanos)>,
-    plan: PullPlan,
+    /// Best first; never grows beyond its first capacity.
+    cpus: Vec<CpuId>,
     /// How many at the head are equally good.
     ties: usize,
+}
+
+impl LevelSources {
+    fn new() -> Self {
+        Self { cpus: Vec::with_capacity(PULL_PLAN_LEN), ..Self::default() }
+    }
+
+    /// Appends a source unless there are enough.
+    fn add(&mut self, cpu: CpuId) {
+        if self.cpus.len() < PULL_PLAN_LEN {
+            self.cpus.push(cpu);
+        }
+    }
 }
 
 /// Everything that a round changes.
@@ -123,8 +119,8 @@ struct Inner {
     tickless: bool,
     /// Whether idle CPUs are left to nohz balancing instead of being balanced by time.
     idle_waits: bool,
-    /// Whether the plans of the last publication were empty because nobody had work to give.
-    plans_empty: bool,
+    /// The configuration under which plans were last published.
+    planned_epoch: Option<u64>,
     /// One for each level below NUMA, for the group looked at last, then one for each NUMA group.
     sources: Vec<LevelSources>,
     /// Levels of the longest chain.
@@ -175,9 +171,10 @@ impl Balancer {
                 idle: false,
                 max_idle_balance_cost: IDLE_COST_FLOOR,
                 planned: 0,
-                diced: 0,
-                diced_until: Nanos::ZERO,
                 plan: PullPlan::default(),
+                throws_left: 0,
+                tell_after: Nanos::ZERO,
+                tell_pause: Nanos::ZERO,
             });
             let level = |link: &Link| LevelState::new(tree.domain(link.domain));
             states.extend(tree.chain(cpu).iter().map(level));
@@ -192,8 +189,8 @@ impl Balancer {
             rng: Rng::new(u64::from(shard.first().unwrap_or_default().0)),
             tickless: false,
             idle_waits: false,
-            plans_empty: true,
-            sources: vec![LevelSources::default(); depth + facts.numa_groups()],
+            planned_epoch: None,
+            sources: (0..depth + facts.numa_groups()).map(|_| LevelSources::new()).collect(),
             depth,
             published_at: Nanos::ZERO,
             sds: SdStats::default(),
@@ -214,6 +211,11 @@ impl Balancer {
     /// The CPUs this balancer is responsible for.
     pub fn shard(&self) -> &Cpumask {
         &self.shard
+    }
+
+    /// What it shares with the machine's other balancers.
+    pub fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     /// Where its counters can be read from any thread; brought up to date by every round.

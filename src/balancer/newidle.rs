@@ -2,39 +2,27 @@
 //! let a CPU help itself (kernel: `sched_balance_newidle`).
 
 use super::pass::At;
-use super::{Balancer, Config, CpuSlot, Cx, Inner, LevelSources, PullPlan};
+use super::pull_plan::{DICE_THROWN, DICED_LEVELS, PullPlan, PullReport, dice_index};
+use super::{Balancer, Config, CpuSlot, Cx, Inner, LevelSources};
 use crate::balancer::host::Host;
-use crate::domains::Link;
+use crate::domains::{Link, SdFlags};
+use crate::policy::decide::MAX_PINNED_INTERVAL;
 use crate::policy::env::{IdleType, PassKind};
 use crate::policy::interval::next_balance;
 use crate::policy::newidle::{
-    may_start, may_visit, pull_sources, success_weight, throw_dice, update_newidle_cost,
+    may_start, may_visit, pass_cost, pull_sources, success_weight, throw_dice, update_newidle_cost,
     update_newidle_stats,
 };
 use crate::policy::serialize;
 use crate::policy::skip::SkipReason;
 use crate::policy::tunables::Newidle;
-use crate::units::{CpuId, Nanos, TaskKey};
-
-/// What a CPU did with its pull plan when it ran out of work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PullReport {
-    /// The CPU.
-    pub cpu: CpuId,
-    /// The task that came and where it came from, if one did.
-    pub pulled: Option<(TaskKey, CpuId)>,
-    /// How long the search took.
-    pub cost: Nanos,
-    /// When.
-    pub at: Nanos,
-}
+use crate::units::{CpuId, Nanos};
 
 /// Groups of one level that a plan draws sources from: the busiest may have drained by the time.
 const GROUPS_PLANNED: usize = 4;
 
-/// Longest time for which a throw of the dice holds if the plan is not used, and for which the
-/// sources of a serialized level are kept, so that plans do not contend for the flag at every
-/// tick. Half the default limit of work conservation: neither can break it.
+/// Longest time for which the sources of a serialized level are kept, so that plans do not contend
+/// for the flag at every tick. Half the default limit of work conservation: it cannot break it.
 const PLAN_HOLD: Nanos = Nanos::from_ms(5);
 
 impl Balancer {
@@ -54,21 +42,24 @@ impl Balancer {
     pub fn publish_plans<H: Host>(&mut self, host: &mut H, config: &Config) {
         let Self { tree, facts, shared, shard, published, inner } = self;
         let cx = Cx { tree, facts, shared, config };
-        // Nothing to give, and that is what the hosts have: no look at the machine at all.
-        let none = config.tunables.newidle != Newidle::Plan || !shared.is_overloaded();
-        if none && inner.plans_empty {
+        let wanted = config.tunables.newidle == Newidle::Plan;
+        // While nobody has work to give, the last plans are as good as any: no look at the machine.
+        let settled = inner.planned_epoch == Some(config.epoch);
+        if settled && !(wanted && shared.is_overloaded()) {
             return;
         }
         inner.begin(host, cx, shard);
-        inner.plans_empty = none;
+        inner.planned_epoch = Some(config.epoch);
         inner.published_at = inner.view.now();
         for i in 0..inner.slots.len() {
-            let plan = if none { PullPlan::default() } else { inner.plan_for(cx, host, i) };
+            let plan = if wanted { inner.plan_for(cx, host, i) } else { PullPlan::default() };
+            let cpu = inner.slots[i].cpu;
             if plan != inner.slots[i].plan {
-                host.set_pull_plan(inner.slots[i].cpu, plan.as_slice());
+                host.set_pull_plan(cpu, &plan);
                 inner.slots[i].plan = plan;
                 inner.counters.plans_published += 1;
             }
+            inner.tell_idle(cx, host, i);
         }
         published.publish(&inner.counters);
     }
@@ -85,30 +76,38 @@ impl Balancer {
         let slot = &mut inner.slots[slot];
         // It ran out of work: from now on the shorter intervals count.
         slot.idle = report.pulled.is_none();
-        slot.diced_until = Nanos::ZERO;
-        let tried = slot.planned.count_ones().max(1);
-        let cost = Nanos((report.cost.0 / u64::from(tried)).max(1));
-        slot.max_idle_balance_cost = slot.max_idle_balance_cost.max(report.cost);
+        slot.throws_left = slot.throws_left.saturating_sub(1);
+        if report.pulled.is_some() {
+            (slot.tell_after, slot.tell_pause) = (Nanos::ZERO, Nanos::ZERO);
+        }
+        let tried = (slot.planned & !report.left_out).count_ones().max(1);
+        let took = Nanos((report.cost.0 / u64::from(tried)).max(1));
+        let mut spent = Nanos::ZERO;
         for (level, link) in tree.chain(report.cpu).iter().enumerate() {
             let state = &mut inner.states[slot.first_state + level];
-            if slot.diced >> level & 1 == 1 {
-                update_newidle_stats(state, 0, report.at);
-            }
+            let count = &mut inner.counters.levels[facts.slot(link.domain)].newidle;
             if slot.planned >> level & 1 == 0 {
+                continue;
+            }
+            if report.left_out >> dice_index(level) & 1 == 1 {
+                update_newidle_stats(state, 0, report.at);
+                count.skip(SkipReason::NewidleDice);
                 continue;
             }
             let found =
                 report.pulled.is_some_and(|(_, src)| tree.domain(link.domain).span.test(src));
             let success = if found { success_weight(&config.tunables, state) } else { 0 };
+            let cost = pass_cost(&config.tunables, state, took);
+            spent += cost;
             update_newidle_cost(state, cost, success, report.at);
-            let count = &mut inner.counters.levels[facts.slot(link.domain)].newidle;
             count.plan_pulls += 1;
             count.plan_pulled += u64::from(found);
-            count.newidle_cost_ns += cost.0;
+            count.newidle_cost_ns += took.0;
             if found {
                 break;
             }
         }
+        slot.max_idle_balance_cost = slot.max_idle_balance_cost.max(spent);
     }
 
     /// What a newidle pass of the CPU costs at most, for the cap of its average idle time; zero for
@@ -122,6 +121,21 @@ impl Balancer {
 }
 
 impl Inner {
+    /// Tells a CPU that idles of work that has come to its sources since it looked. What waits there
+    /// may be bound to where it is: told in vain, it is told half as often (as bound tasks slow a
+    /// periodic pass down).
+    fn tell_idle<H: Host>(&mut self, cx: Cx, host: &mut H, slot: usize) {
+        let now = self.view.now();
+        let slot = &mut self.slots[slot];
+        let waiting = || self.view.has_waiting(slot.plan.iter().map(|(src, _)| src));
+        if now >= slot.tell_after && self.view.idle_cpus.test(slot.cpu) && waiting() {
+            let pause = slot.tell_pause + slot.tell_pause;
+            slot.tell_pause = pause.clamp(cx.shared.pace.tick, MAX_PINNED_INTERVAL);
+            slot.tell_after = now + slot.tell_pause;
+            host.look_again(slot.cpu);
+        }
+    }
+
     fn newidle_at(&self, slot: usize, level: usize, link: Link) -> At {
         At {
             cpu: self.slots[slot].cpu,
@@ -170,9 +184,10 @@ impl Inner {
             let started = self.view.now();
             let attempt = self.visit(cx, host, &at, false, true);
             let now = self.view.read_clock(host);
-            let cost = Nanos((now - started).0.max(1));
+            let took = Nanos((now - started).0.max(1));
+            self.count(cx, &at).newidle_cost_ns += took.0;
+            let cost = pass_cost(tunables, &mut self.states[at.state], took);
             spent += cost;
-            self.count(cx, &at).newidle_cost_ns += cost.0;
             let (tasks, go_on) = attempt.map_or((0, true), |a| (a.moved, a.continue_balancing));
             moved += tasks;
             let success = if tasks > 0 { weight } else { 0 };
@@ -212,8 +227,8 @@ impl Inner {
         let now_there = *self.view.snapshot.cpu(cpu);
         let avg_idle = now_there.avg_idle;
         let mut plan = PullPlan::default();
-        let diced = self.dice_for(cx, slot);
-        let mut planned = 0;
+        plan.dice = self.dice_for(cx, slot);
+        let (mut planned, mut filled) = (0, 0);
         let mut spent = Nanos::ZERO;
         for (level, &link) in cx.tree.chain(cpu).iter().enumerate() {
             let at = self.newidle_at(slot, level, link);
@@ -229,10 +244,6 @@ impl Inner {
                     continue;
                 }
             }
-            if diced >> level & 1 == 1 {
-                self.count(cx, &at).skip(SkipReason::NewidleDice);
-                continue;
-            }
             let at_sources =
                 cx.facts.numa_group(link).map_or(level, |numa_group| self.depth + numa_group);
             let holds = |(made_for, until)| made_for == link && self.published_at < until;
@@ -247,15 +258,38 @@ impl Inner {
                 }
             }
             // Neighbours begin with different ones of equally good sources.
-            let LevelSources { plan: found, ties, .. } = self.sources[at_sources];
-            let (equal, rest) = found.as_slice().split_at(ties);
-            let turn = slot % ties.max(1);
-            equal[turn..].iter().chain(&equal[..turn]).chain(rest).for_each(|&src| plan.add(src));
+            let LevelSources { cpus: found, ties, .. } = &self.sources[at_sources];
+            let (equal, rest) = found.split_at(*ties);
+            let (last, first) = equal.split_at(slot % ties.max(&1));
+            for &src in first.iter().chain(last).chain(rest) {
+                plan.add(src, level);
+            }
             planned |= 1 << level;
             spent += state.max_newidle_lb_cost;
+            if !found.is_empty() || !domain.flags.contains(SdFlags::NUMA) {
+                filled |= 1 << level;
+            }
         }
+        self.add_the_rest(cx, cpu, filled, &mut plan);
         self.slots[slot].planned = planned;
         plan
+    }
+
+    /// Appends the other CPUs of the levels in `filled`, nearest first: a plan is for what comes
+    /// after it was made, and a source is looked at again when it is used. NUMA levels only while
+    /// the policy finds something to pull there: it may tolerate what waits on another node.
+    fn add_the_rest(&self, cx: Cx, cpu: CpuId, filled: u32, plan: &mut PullPlan) {
+        for (level, link) in cx.tree.chain(cpu).iter().enumerate() {
+            if filled >> level & 1 == 0 {
+                continue;
+            }
+            for src in cx.tree.domain(link.domain).span.iter_wrap(cpu).filter(|&src| src != cpu) {
+                if plan.is_full() {
+                    return;
+                }
+                plan.add(src, level);
+            }
+        }
     }
 
     /// Works out a level's sources for the CPUs of one group, as a newidle pass would choose them:
@@ -275,40 +309,42 @@ impl Inner {
         }
         self.cpus.clear_all();
         self.cpus.or_assign(&domain.span);
-        let (mut plan, mut ties) = (PullPlan::default(), 0);
+        let sources = &mut self.sources[at_sources];
+        sources.cpus.clear();
+        sources.ties = 0;
         for _ in 0..GROUPS_PLANNED {
             let env = Self::env(cx, at, at.cpu, &self.cpus, &self.view.idle_cpus);
-            let add = |src| plan.add(src);
+            let add = |src| sources.add(src);
             let Some((group, equals)) = pull_sources(&env, &self.view.snapshot, &mut self.sds, add)
             else {
                 break;
             };
-            if ties == 0 {
-                ties = equals.min(plan.len);
+            if sources.ties == 0 {
+                sources.ties = equals.min(sources.cpus.len());
             }
             cx.tree.group(group).span.iter().for_each(|c| self.cpus.clear(c));
         }
-        self.sources[at_sources] = LevelSources { made_for: Some((at.link, until)), plan, ties };
+        sources.made_for = Some((at.link, until));
         self.give_flag_back(cx, host, at, guard);
         true
     }
 
-    /// The levels that the dice keep out of a CPU's plan, thrown anew if the last throw was used or
-    /// is too old.
-    fn dice_for(&mut self, cx: Cx, slot: usize) -> u32 {
-        let now = self.view.now();
-        let CpuSlot { cpu, first_state, diced_until, .. } = self.slots[slot];
-        if now >= diced_until {
-            let mut diced = 0;
-            for level in 0..cx.tree.chain(cpu).len() {
-                let state = &self.states[first_state + level];
-                if throw_dice(&cx.config.tunables, state, &mut self.rng).is_none() {
-                    diced |= 1 << level;
-                }
-            }
-            self.slots[slot].diced = diced;
-            self.slots[slot].diced_until = now + PLAN_HOLD;
+    /// The dice of a CPU's plan, thrown anew if all throws were used.
+    fn dice_for(&mut self, cx: Cx, slot: usize) -> [u32; DICED_LEVELS] {
+        let CpuSlot { cpu, first_state, throws_left, .. } = self.slots[slot];
+        if throws_left > 0 {
+            return self.slots[slot].plan.dice;
         }
-        self.slots[slot].diced
+        self.slots[slot].throws_left = DICE_THROWN;
+        let mut dice = [0; DICED_LEVELS];
+        for level in 0..cx.tree.chain(cpu).len() {
+            let state = &self.states[first_state + level];
+            let throws = (0..DICE_THROWN).map(|n| {
+                let thrown = throw_dice(&cx.config.tunables, state, &mut self.rng);
+                u32::from(thrown.is_none()) << n
+            });
+            dice[dice_index(level)] = throws.sum();
+        }
+        dice
     }
 }

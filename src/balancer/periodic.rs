@@ -68,6 +68,8 @@ impl Inner {
     fn check_epoch(&mut self, cx: Cx) {
         if self.counters.epoch != cx.config.epoch {
             self.counters.restart(cx.config.epoch);
+            // The dice too are thrown under one configuration.
+            self.slots.iter_mut().for_each(|slot| slot.throws_left = 0);
         }
     }
 

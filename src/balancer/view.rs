@@ -65,6 +65,11 @@ impl View {
         self.idle_cpus.test(cpu)
     }
 
+    /// Whether a task waits on one of `cpus`, as far as they were looked at in this round.
+    pub(super) fn has_waiting(&self, mut cpus: impl Iterator<Item = CpuId>) -> bool {
+        cpus.any(|cpu| self.seen.test(cpu) && self.snapshot.cpu(cpu).nr_running > 1)
+    }
+
     /// Looks at two CPUs now.
     pub(super) fn look_at<H: Host>(&mut self, host: &mut H, a: CpuId, b: CpuId) {
         let mut few = std::mem::replace(&mut self.few, Cpumask::new(0));

@@ -60,6 +60,8 @@ struct {
 
 static u32 next_generation;
 
+struct baton_globals globals SEC(".data.shared");
+
 static __always_inline struct baton_cpu *cpu_ctx(s32 cpu)
 {
 	u32 key = cpu;
@@ -137,6 +139,14 @@ static __always_inline void cpu_state_set(struct baton_cpu *c, u32 state, u64 no
 	c->state = state;
 }
 
+/* One more task waits on @c. */
+static __always_inline void queued_inc(struct baton_cpu *c)
+{
+	__sync_fetch_and_add(&c->nr_queued, 1);
+	if (!globals.overloaded)
+		globals.overloaded = 1;
+}
+
 static __noinline int place_leave(u64 place, u64 load, u64 runnable, u64 now)
 {
 	struct baton_cpu *c = cpu_ctx(PLACE_CPU(place));
@@ -163,7 +173,7 @@ static __noinline int place_enter(u64 place, u64 load, u64 runnable, u64 now)
 	__sync_fetch_and_add(&c->nr_runnable, 1);
 	__sync_fetch_and_add(&c->sum_weight, PLACE_WEIGHT(place));
 	if (place & PLACE_WAITING)
-		__sync_fetch_and_add(&c->nr_queued, 1);
+		queued_inc(c);
 	c->load += load;
 	c->runnable += runnable;
 	return 0;
@@ -183,7 +193,7 @@ static __always_inline u64 place_set(struct task_ctx *t, u64 place, u64 now)
 		struct baton_cpu *c = cpu_ctx(PLACE_CPU(place));
 
 		if (c && place & PLACE_WAITING)
-			__sync_fetch_and_add(&c->nr_queued, 1);
+			queued_inc(c);
 		else if (c)
 			__sync_fetch_and_sub(&c->nr_queued, 1);
 		return old;

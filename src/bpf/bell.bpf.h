@@ -14,6 +14,21 @@ struct {
 	__uint(max_entries, 1); /* one for each worker, set at load time */
 } slots SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, u32);
+	__type(value, struct baton_pull_plan);
+	__uint(max_entries, 1); /* one for each possible CPU, set at load time */
+} pull_plans SEC(".maps");
+
+static __always_inline struct baton_pull_plan *plan_of(s32 cpu)
+{
+	u32 key = cpu;
+
+	return bpf_map_lookup_elem(&pull_plans, &key);
+}
+
 /* One ring buffer for each worker, made and put in by the agent. */
 struct bell {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -74,32 +89,22 @@ static __always_inline struct baton_slot *worker_of(struct baton_cpu *c)
 	return bpf_map_lookup_elem(&slots, &worker);
 }
 
-static __always_inline void wake_worker(struct baton_cpu *c)
+/* Wakes a worker, at desk @s, that was seen asleep. */
+static __always_inline void wake(struct baton_slot *s, u32 worker)
 {
-	struct baton_slot *s = worker_of(c);
-
-	if (s && s->asleep && __sync_val_compare_and_swap(&s->asleep, 1, 0) == 1)
-		ring(c->worker);
-}
-
-/* Whether the worker of @c sleeps although a busy CPU of its shard is due. */
-static __always_inline bool is_due(struct baton_cpu *c, u64 now)
-{
-	struct baton_slot *s = worker_of(c);
-
-	return s && s->asleep && now >= s->due;
+	if (__sync_val_compare_and_swap(&s->asleep, 1, 0) == 1)
+		ring(worker);
 }
 
 /* An idle CPU that has been so for this long may stay so: as if it had stopped its tick. */
 #define IDLE_SETTLED_NS 2000000ULL
 
-/* Whether a CPU idles that some worker balances; one of them is looked at, each time another. */
-static __always_inline bool somebody_idles(u64 now)
+/* A CPU that idles and that some worker balances, each time another; nr_cpu_ids if none does. */
+static __always_inline u32 idle_cpu(void)
 {
 	const struct cpumask *idle = scx_bpf_get_idle_cpumask();
 	u32 cpu = nr_cpu_ids;
 	struct bpf_cpumask *mask;
-	struct baton_cpu *c;
 
 	bpf_rcu_read_lock();
 	mask = balanced;
@@ -107,20 +112,47 @@ static __always_inline bool somebody_idles(u64 now)
 		cpu = bpf_cpumask_any_and_distribute(idle, cast_mask(mask));
 	bpf_rcu_read_unlock();
 	scx_bpf_put_idle_cpumask(idle);
-	if (cpu >= nr_cpu_ids)
-		return false;
-	c = cpu_ctx(cpu);
-	return c && c->idle_since && elapsed(c->idle_since, now) >= IDLE_SETTLED_NS;
+	return cpu;
 }
 
-/* A task waits on @c: wakes the worker if a CPU idles that might run it and help is due. The time
- * comes before the mask, which all idle CPUs write. */
-static __always_inline void want_help(struct baton_cpu *c, u64 now)
+/* Makes an idle CPU use its pull plan now. */
+static __always_inline void tell(struct baton_cpu *c, u32 cpu)
+{
+	c->told = BATON_TOLD;
+	scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+}
+
+/*
+ * Asks for what is due: by the busy CPUs of the shard of @c, or because a task waits on @c while a
+ * CPU idles that might run it. That one helps itself, by its plan; the worker is woken only if that
+ * has not helped by the next time. The times come before the mask, which all idle CPUs write.
+ */
+static __always_inline void ask_for_balance(struct baton_cpu *c, u64 now)
 {
 	struct baton_slot *s = worker_of(c);
+	struct baton_pull_plan *plan;
+	struct baton_cpu *idle;
+	u32 cpu;
 
-	if (s && s->asleep && now >= s->due_idle && somebody_idles(now))
-		wake_worker(c);
+	if (!s)
+		return;
+	if (s->asleep && now >= s->due) {
+		wake(s, c->worker);
+		return;
+	}
+	if (c->nr_queued <= 0 || now < s->due_idle)
+		return;
+	cpu = idle_cpu();
+	if (cpu >= nr_cpu_ids)
+		return;
+	idle = cpu_ctx(cpu);
+	plan = plan_of(cpu);
+	if (!idle || !plan)
+		return;
+	if (plan->nr && idle->told == BATON_NOT_TOLD)
+		tell(idle, cpu);
+	else if (s->asleep && idle->idle_since && elapsed(idle->idle_since, now) >= IDLE_SETTLED_NS)
+		wake(s, c->worker);
 }
 
 #endif

@@ -15,6 +15,7 @@
 
 #ifndef __VMLINUX_H__
 typedef unsigned char u8;
+typedef unsigned short u16;
 typedef unsigned int u32;
 typedef int s32;
 typedef unsigned long long u64;
@@ -30,6 +31,8 @@ enum baton_consts {
 	BATON_MAX_WALK = 1024,
 	/* Source CPUs in one pull plan. */
 	BATON_PULL_PLAN_LEN = 16,
+	/* Levels that have dice of their own in a pull plan. */
+	BATON_DICED_LEVELS = 8,
 	/* Pulls that a CPU remembers until its worker has read them. */
 	BATON_NR_PULLS = 8,
 	/* Averages are kept in 1/1024 of their unit. */
@@ -76,12 +79,20 @@ enum baton_cpu_state {
 	BATON_CPU_OTHER, /* a task of another class, or none for the moment */
 };
 
+/* Whether an idle CPU knows that something waits. */
+enum baton_told {
+	BATON_NOT_TOLD,
+	BATON_TOLD,   /* by another CPU's tick or by the agent; it is on its way */
+	BATON_LOOKED, /* it has used its plan since */
+};
+
 /* What came of a CPU's pull plan, once. */
 struct baton_pull {
 	u64 key; /* task that came, 0 if none did */
 	u64 at;
 	u32 cost_ns;
-	u32 src;
+	u16 src;
+	u16 left_out; /* levels, as bits, with sources that the dice kept it from */
 };
 
 /*
@@ -121,14 +132,16 @@ struct baton_cpu {
 		       */
 	u32 pull_src; /* source of a task that is about to start + 1, 0 if none */
 	u32 pull_cost_ns;
-	u32 cpu_pad0;
+	u32 pull_left_out;
 	u64 avg_idle_max; /* cap of avg_idle; written by the agent, 0 while unknown */
-	u64 cpu_pad[1];
+	u32 told;         /* enum baton_told, of the idle period under way */
+	u32 cpu_pad;
 
 	/* The last pulls, a ring: entry nr_pulls % BATON_NR_PULLS is the next. */
 	struct baton_pull pulls[BATON_NR_PULLS];
 	u64 nr_pulls;
-	u64 pulls_pad[7];
+	u64 plan_uses; /* how often the CPU used its plan */
+	u64 pulls_pad[6];
 
 	/* A request to push the running task away: written by the push program and cleared by
 	 * compare-exchange by whoever carries it out or gives it up. */
@@ -150,7 +163,9 @@ struct baton_pull_plan {
 	u32 nr;
 	u32 version;
 	u32 src[BATON_PULL_PLAN_LEN];
-	u32 pad[14];
+	u8 level[BATON_PULL_PLAN_LEN]; /* for whose sake each source is there */
+	u32 dice[BATON_DICED_LEVELS];  /* by level: the uses, as bits, that leave it out */
+	u32 pad[2];
 };
 _Static_assert(sizeof(struct baton_pull_plan) == 2 * BATON_CACHELINE, "whole cache lines");
 
@@ -208,7 +223,11 @@ struct baton_globals {
 	u64 pad0;
 	/* Whether a CPU that is about to idle asks the agent; written by the agent. */
 	u32 newidle_ask;
-	u32 pad1[15];
+	/* Whether a task has come to wait (kernel: rd->overloaded): set by whoever queues one,
+	 * taken back by the agent when it has seen that none does. Read at every idle entry,
+	 * written seldom. */
+	u32 overloaded;
+	u32 pad1[14];
 };
 _Static_assert(sizeof(struct baton_globals) == 2 * BATON_CACHELINE, "whole cache lines");
 

@@ -25,14 +25,6 @@ char _license[] SEC("license") = "GPL";
 
 UEI_DEFINE(uei);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, u32);
-	__type(value, struct baton_pull_plan);
-	__uint(max_entries, 1); /* one for each possible CPU, set at load time */
-} pull_plans SEC(".maps");
-
 /* The more tasks wait, the shorter each runs, down to the minimum. */
 static __always_inline u64 slice_for(struct baton_cpu *c)
 {
@@ -137,7 +129,7 @@ void BPF_STRUCT_OPS(baton_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	/* A wake-up has just found no idle CPU; what was preempted has not looked. */
 	if (!(enq_flags & SCX_ENQ_WAKEUP))
-		want_help(c, now);
+		ask_for_balance(c, now);
 }
 
 /* Notes for the worker what came of the plan: costs and success are learned from it. */
@@ -152,35 +144,46 @@ static __always_inline void pull_record(struct baton_cpu *c, u64 key, u32 src, u
 	c->pulls[i].at = at;
 	c->pulls[i].cost_ns = cost_ns;
 	c->pulls[i].src = src;
+	c->pulls[i].left_out = c->pull_left_out;
 	c->nr_pulls++;
 }
 
 /*
- * Pulls one task by the plan. A CPU that would idle takes from any queue with a waiting task;
- * one that could go on with its previous task only from a queue that has two more than it, so
- * that what was pulled does not come straight back.
+ * Pulls one task by the plan. A CPU that would idle takes from any queue with a waiting task, of
+ * the levels that the dice let it look at this time; one that could go on with its previous task
+ * only from a queue that has two more than it, so that what was pulled does not come straight back.
+ * The dice are for looks on the off-chance, not for a CPU that was told that something waits.
  */
 static __always_inline bool pull(struct baton_cpu *c, s32 cpu, bool would_idle)
 {
 	u64 start = scx_bpf_now();
-	u32 key = cpu;
-	struct baton_pull_plan *plan = bpf_map_lookup_elem(&pull_plans, &key);
+	struct baton_pull_plan *plan = plan_of(cpu);
 	s32 min_queued = would_idle ? 1 : 2;
-	u32 i, nr;
+	u32 i, nr, use = 0;
 
-	if (!plan)
+	if (!globals.overloaded || !plan)
 		return false;
+	c->pull_left_out = 0;
+	if (c->told == BATON_TOLD)
+		c->told = BATON_LOOKED;
+	else if (would_idle)
+		use = 1U << (c->plan_uses++ % 32);
 	nr = plan->nr;
 	if (nr > BATON_PULL_PLAN_LEN)
 		nr = BATON_PULL_PLAN_LEN;
 	bpf_for (i, 0, nr) {
 		struct baton_cpu *src;
-		u32 k = i;
+		u32 k = i, level;
 		s32 from;
 
 		barrier_var(k);
 		if (k >= BATON_PULL_PLAN_LEN)
 			break;
+		level = plan->level[k] % BATON_DICED_LEVELS;
+		if (plan->dice[level] & use) {
+			c->pull_left_out |= 1U << level;
+			continue;
+		}
 		from = plan->src[k];
 		src = cpu_ctx(from);
 		/* An idle CPU with a queue has just been given it and is on its way. */
@@ -265,10 +268,7 @@ void BPF_STRUCT_OPS(baton_tick, struct task_struct *p)
 
 	if (!c || p->tgid == agent_tgid)
 		return;
-	if (is_due(c, now))
-		wake_worker(c);
-	else if (c->nr_queued > 0)
-		want_help(c, now);
+	ask_for_balance(c, now);
 }
 
 void BPF_STRUCT_OPS(baton_runnable, struct task_struct *p, u64 enq_flags)
@@ -376,6 +376,7 @@ void BPF_STRUCT_OPS(baton_update_idle, s32 cpu, bool idle)
 		if (c->avg_idle_max && c->avg_idle > c->avg_idle_max)
 			c->avg_idle = c->avg_idle_max;
 		c->idle_since = 0;
+		c->told = BATON_NOT_TOLD;
 	}
 }
 

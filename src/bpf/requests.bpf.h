@@ -10,8 +10,6 @@
 #ifndef BATON_REQUESTS_BPF_H
 #define BATON_REQUESTS_BPF_H
 
-struct baton_globals globals SEC(".data.shared");
-
 static u64 next_token;
 
 struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
@@ -98,15 +96,18 @@ int baton_ring(struct baton_args *args)
 	return 0;
 }
 
-/* Makes slot.dst look for work if it idles: its pull plan has changed. */
+/* Makes slot.dst use its pull plan if it idles. */
 SEC("syscall")
 int baton_kick(struct baton_args *args)
 {
 	struct baton_slot *s = slot_of(args);
+	struct baton_cpu *c;
 
 	if (!s || s->dst >= nr_cpu_ids)
 		return -EINVAL;
-	scx_bpf_kick_cpu(s->dst, SCX_KICK_IDLE);
+	c = cpu_ctx(s->dst);
+	if (c)
+		tell(c, s->dst);
 	return 0;
 }
 

@@ -9,7 +9,7 @@ use crate::policy::group_stats::SdStats;
 use crate::policy::skip::SkipReason;
 use crate::policy::src_group::find_src_group;
 use crate::policy::state::LevelState;
-use crate::policy::tunables::{Newidle, OnOff, Tunables, YesNo};
+use crate::policy::tunables::{Newidle, NewidleCost, OnOff, Tunables, YesNo};
 use crate::units::{CpuId, Nanos};
 
 /// Lowest cap of the average idle time's cap, and its start (kernel:
@@ -68,6 +68,19 @@ pub fn update_newidle_stats(state: &mut LevelState, success: u32, now: Nanos) {
     state.newidle_ratio = ratio.min(u64::from(RATIO_SCALE)) as u32;
     state.newidle_call /= 2;
     state.newidle_success /= 2;
+}
+
+/// What a pass that took `took` costs, for [`update_newidle_cost`]: unless switched, the least that
+/// it and the last few took. All are times by the clock, and an interrupt or a hypervisor that had
+/// the CPU meanwhile would close the cost gate for minutes (the kernel lets it). Never zero.
+pub fn pass_cost(tunables: &Tunables, state: &mut LevelState, took: Nanos) -> Nanos {
+    if tunables.newidle_cost == NewidleCost::Each {
+        return took.max(Nanos(1));
+    }
+    let least = state.recent_costs.iter().fold(took, |least, &cost| least.min(cost));
+    state.recent_costs.rotate_right(1);
+    state.recent_costs[0] = took;
+    least.max(Nanos(1))
 }
 
 /// Takes over the cost of a newidle pass, and what it yielded; a `cost` of zero is a mere visit.
@@ -179,6 +192,7 @@ pub fn pull_sources(
 mod tests {
     use super::*;
     use crate::domains::LevelKind;
+    use crate::policy::state::COSTS_KEPT;
 
     fn level(cost: Nanos) -> LevelState {
         LevelState {
@@ -187,6 +201,7 @@ mod tests {
             nr_balance_failed: 0,
             max_newidle_lb_cost: cost,
             last_decay: Nanos::ZERO,
+            recent_costs: [Nanos::ZERO; COSTS_KEPT],
             newidle_call: 512,
             newidle_success: 256,
             newidle_ratio: 512,
@@ -210,6 +225,17 @@ mod tests {
             max_interval: Nanos::from_ms(8),
             imb_numa_nr: 1,
         }
+    }
+
+    #[test]
+    fn a_pass_that_was_interrupted_does_not_count_as_dear() {
+        let mut s = level(Nanos::ZERO);
+        let costs = [100, 90, 120, 100, 9_000_000, 110, 130, 9_000_000, 140, 150, 160, 170];
+        let mut t = Tunables::default();
+        let least = costs.map(|took| pass_cost(&t, &mut s, Nanos(took)).0);
+        assert_eq!(least, [1, 1, 1, 90, 90, 100, 100, 110, 110, 130, 140, 140]);
+        t.newidle_cost = NewidleCost::Each;
+        assert_eq!(costs.map(|took| pass_cost(&t, &mut s, Nanos(took)).0), costs);
     }
 
     #[test]

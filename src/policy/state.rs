@@ -4,6 +4,9 @@
 use crate::domains::SchedDomain;
 use crate::units::Nanos;
 
+/// Costs of newidle passes that are remembered, besides the one in hand.
+pub const COSTS_KEPT: usize = 3;
+
 /// State of one CPU at one level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LevelState {
@@ -17,6 +20,8 @@ pub struct LevelState {
     pub max_newidle_lb_cost: Nanos,
     /// When that cost last rose or decayed (kernel: `last_decay_max_lb_cost`).
     pub last_decay: Nanos,
+    /// What the last newidle passes cost, newest first; zero where there were fewer.
+    pub recent_costs: [Nanos; COSTS_KEPT],
     /// Newidle attempts since the count was last halved (kernel: `newidle_call`).
     pub newidle_call: u32,
     /// Successes among them (kernel: `newidle_success`).
@@ -36,6 +41,7 @@ impl LevelState {
             balance_interval: domain.min_interval,
             nr_balance_failed: 0,
             max_newidle_lb_cost: Nanos::ZERO,
+            recent_costs: [Nanos::ZERO; COSTS_KEPT],
             last_decay: Nanos::ZERO,
             newidle_call: 512,
             newidle_success: 256,

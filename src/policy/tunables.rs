@@ -196,6 +196,13 @@ switch! {
     }
 }
 switch! {
+    /// What counts as the cost of a newidle pass.
+    NewidleCost {
+        Least = "least": "The least time that the last four took: an interruption closes no gate.",
+        Each = "each": "The time that each took, whatever came between (kernels).",
+    }
+}
+switch! {
     /// How much imbalance between NUMA groups is left alone.
     NumaImbalance {
         Corrected = "corrected": "Busy-CPU difference, the busiest group's population, tolerance imb_numa_nr.",
@@ -331,6 +338,8 @@ tunables! {
     newidle: Newidle = "newidle" in "P6";
     /// Whether levels at which newidle seldom finds work are tried in proportion to their success.
     newidle_dice: OnOff = "newidle-dice" in "P6";
+    /// What counts as the cost of a newidle pass.
+    newidle_cost: NewidleCost = "newidle-cost" in "P6";
     /// Whether one idle CPU balances for all idle ones.
     nohz: OnOff = "nohz" in "P7";
     /// How it is known that no CPU idles.

@@ -9,7 +9,7 @@ use super::machine::{CpuState, Machine, Rules};
 use super::program::Workload;
 use super::random::{Purpose, Stream};
 use super::trace::Tracer;
-use crate::balancer::{Balancer, Config, PullReport, Shared, Snapshot, Waiting, WorkConservation};
+use crate::balancer::{Balancer, Config, Shared, Snapshot, Waiting, WorkConservation};
 use crate::cpumask::Cpumask;
 use crate::domains::{DomainTree, build};
 use crate::policy::facts::Facts;
@@ -317,6 +317,11 @@ impl Sim {
             },
             Event::Round(worker) => self.round(worker, true),
             Event::Newidle(cpu) => self.call(cpu, Call::Newidle),
+            Event::LookAgain(cpu) => {
+                if self.machine.cpus[cpu.index()].state == CpuState::Idle {
+                    self.look_for_work(cpu, true);
+                }
+            }
             Event::Change(i) => self.change(i as usize),
             Event::Sample => self.sample(),
         }
@@ -329,7 +334,7 @@ impl Sim {
                 continue;
             }
             if self.machine.cpus[cpu.index()].queue.is_empty() {
-                self.look_for_work(cpu);
+                self.look_for_work(cpu, false);
             }
             let c = &self.machine.cpus[cpu.index()];
             match (c.state, c.queue.is_empty()) {
@@ -345,19 +350,21 @@ impl Sim {
         }
     }
 
-    fn look_for_work(&mut self, cpu: CpuId) {
+    /// A CPU that runs out of work, or idles and was `told` of some, looks around.
+    fn look_for_work(&mut self, cpu: CpuId, told: bool) {
         match (self.setup.executors, self.config.tunables.newidle) {
             (_, Newidle::Off) => {}
             (Executors::Cpu, _) => self.call(cpu, Call::Newidle),
             (_, Newidle::Plan) => {
-                let pulled = self.machine.pull_by_plan(cpu);
-                let Some(balancer) = self.balancers.get_mut(self.worker_of[cpu.index()] as usize)
-                else {
+                let report = self.machine.pull_by_plan(cpu, told);
+                // While nothing waits anywhere nobody looks, and nothing is learned.
+                if report.pulled.is_none() && !self.shared.is_overloaded() {
                     return;
-                };
-                let at = self.machine.clock();
-                let cost = Nanos(self.machine.costs.pass_ns);
-                balancer.report_pull(&self.config, &PullReport { cpu, pulled, cost, at });
+                }
+                let worker = self.worker_of[cpu.index()] as usize;
+                if let Some(balancer) = self.balancers.get_mut(worker) {
+                    balancer.report_pull(&self.config, &report);
+                }
             }
             (_, Newidle::Agent) => {
                 let at = self.machine.now + self.setup.reaction;

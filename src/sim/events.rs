@@ -44,6 +44,8 @@ pub enum Event {
     Round(u32),
     /// The agent answers a CPU that asked for work.
     Newidle(CpuId),
+    /// An idle CPU is told to use its pull plan.
+    LookAgain(CpuId),
     /// A planned change of the machine (hotplug, clock), by position in the scenario.
     Change(u32),
     /// The observers look.

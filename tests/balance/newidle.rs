@@ -1,8 +1,8 @@
 //! Newidle balancing: the agent's pass and the pull plans.
 
-use crate::lab::Lab;
+use crate::lab::{Lab, TICK};
 use scx_baton::balancer::fake::regular_tree;
-use scx_baton::balancer::{Host, MoveOutcome, PullReport};
+use scx_baton::balancer::{DICE_THROWN, Host, MoveOutcome, PullPlan, PullReport};
 use scx_baton::domains::LevelKind;
 use scx_baton::policy::SkipReason;
 use scx_baton::policy::tunables::SerializeScope;
@@ -57,10 +57,12 @@ fn every_gate_is_counted() {
     assert_eq!(skips(&near, SkipReason::NewidleLevel), 1);
 
     // What a pass costs is learned, and then compared with how long the CPU idles.
-    let mut short = crowded(&["newidle=agent"]);
+    let mut short = crowded(&["newidle=agent", "newidle-dice=off"]);
     short.host.refuse = Some(MoveOutcome::RefusedGone);
     short.host.look_costs = Nanos::from_us(300);
-    short.balancer.newidle(&mut short.host, &short.config, CpuId(3));
+    for _ in 0..4 {
+        short.balancer.newidle(&mut short.host, &short.config, CpuId(3));
+    }
     let cost = short.balancer.levels_of(CpuId(3))[0].max_newidle_lb_cost;
     assert!(cost >= Nanos::from_us(300), "{cost}");
     assert!(short.balancer.max_idle_balance_cost(CpuId(3)) >= cost);
@@ -101,10 +103,15 @@ fn the_dice_spare_attempts_at_levels_that_yield_nothing() {
 
 /// What the BPF side does when a CPU runs out of work: the first task of the first source in the
 /// plan that may run there.
+fn sources(plan: &PullPlan) -> Vec<u32> {
+    plan.iter().map(|(src, _)| src.0).collect()
+}
+
 fn pull_by_plan(lab: &mut Lab, cpu: u32) -> Option<CpuId> {
     let dst = CpuId(cpu);
     let (mut tasks, mut outcomes) = (Vec::with_capacity(64), Vec::new());
-    for src in lab.host.pull_plans[dst.index()].clone() {
+    let plan = lab.host.pull_plans[dst.index()];
+    for (src, _) in plan.iter() {
         lab.host.list_queue(src, dst, &mut tasks);
         let Some(task) = tasks.iter().find(|t| t.allowed_on_dst) else { continue };
         lab.host.move_tasks(src, dst, &[task.key], &mut outcomes);
@@ -118,12 +125,15 @@ fn a_plan_names_the_nearest_sources_first() {
     let mut lab = crowded(&["newidle-dice=off"]);
     lab.host.add_hogs(4, 3, 90);
     lab.balancer.publish_plans(&mut lab.host, &lab.config);
-    let plan = |cpu: usize| lab.host.pull_plans[cpu].iter().map(|c| c.0).collect::<Vec<_>>();
+    let plan = |cpu: usize| sources(&lab.host.pull_plans[cpu]);
     // All three that have two tasks, and not the other node, which is less busy than its own.
     assert_eq!(plan(3), [0, 1, 2]);
-    // Its own node's first, then the other's, from a different one than its neighbour.
-    assert_eq!(plan(5), [4, 2, 0, 1]);
-    assert_eq!(plan(6), [4, 0, 1, 2]);
+    // Its own node's first, then the other's, from a different one than its neighbour; last those
+    // that have nothing yet.
+    assert_eq!(plan(5), [4, 2, 0, 1, 6, 7, 3]);
+    let levels: Vec<usize> = lab.host.pull_plans[5].iter().map(|(_, level)| level).collect();
+    assert_eq!(levels, [0, 1, 1, 1, 0, 0, 1]);
+    assert_eq!(plan(6), [4, 0, 1, 2, 7, 5, 3]);
     assert!(lab.balancer.counters().current().plans_published >= 5);
 
     let src = pull_by_plan(&mut lab, 3);
@@ -131,39 +141,91 @@ fn a_plan_names_the_nearest_sources_first() {
 }
 
 #[test]
-fn plans_are_empty_without_overload_and_sent_only_when_they_change() {
+fn plans_are_sent_only_when_they_change_and_outlive_the_overload() {
     let mut lab = crowded(&[]);
     lab.balancer.publish_plans(&mut lab.host, &lab.config);
     let sent = lab.counters().plans_published;
     assert!(sent > 0);
     lab.balancer.publish_plans(&mut lab.host, &lab.config);
     assert_eq!(lab.counters().plans_published, sent);
+    let plans = lab.host.pull_plans.clone();
     lab.shared.set_overloaded(false);
+    (1..=30).for_each(|pid| lab.host.remove(pid));
     lab.balancer.publish_plans(&mut lab.host, &lab.config);
-    assert!(lab.host.pull_plans.iter().all(Vec::is_empty));
+    assert_eq!(lab.host.pull_plans, plans);
+    lab.set("newidle=agent");
+    lab.balancer.publish_plans(&mut lab.host, &lab.config);
+    assert!(lab.host.pull_plans.iter().all(PullPlan::is_empty));
     for value in ["agent", "off"] {
         let mut lab = crowded(&[&format!("newidle={value}")]);
         lab.balancer.publish_plans(&mut lab.host, &lab.config);
-        assert!(lab.host.pull_plans.iter().all(Vec::is_empty), "{value}");
+        assert!(lab.host.pull_plans.iter().all(PullPlan::is_empty), "{value}");
     }
 }
 
 #[test]
-fn the_dice_of_a_plan_hold_until_it_was_used_or_grew_old() {
+fn a_calm_machine_has_plans_for_what_may_come() {
+    let mut lab = Lab::new(regular_tree(2, 1, 4, 1));
+    lab.set("newidle-dice=off");
+    lab.balancer.publish_plans(&mut lab.host, &lab.config);
+    assert_eq!(sources(&lab.host.pull_plans[1]), [2, 3, 0]);
+    assert!(lab.host.looks_again.is_empty());
+    // Three tasks on one CPU: the idle ones of its node are told.
+    lab.host.add_hogs(0, 3, 1);
+    lab.shared.set_overloaded(true);
+    lab.balancer.publish_plans(&mut lab.host, &lab.config);
+    assert!(lab.host.looks_again.starts_with(&[CpuId(1), CpuId(2), CpuId(3)]));
+    // In vain, as if the tasks were bound: at most two to the power of n ticks pass in n times.
+    let told = |lab: &Lab| lab.host.looks_again.iter().filter(|cpu| **cpu == CpuId(1)).count();
+    for _ in 0..1_000 {
+        lab.host.now += TICK;
+        lab.balancer.publish_plans(&mut lab.host, &lab.config);
+    }
+    assert_eq!(told(&lab), 10);
+    let pulled = PullReport {
+        cpu: CpuId(1),
+        pulled: Some((TaskKey { pid: 2, generation: 1 }, CpuId(0))),
+        left_out: 0,
+        cost: Nanos::from_us(1),
+        at: lab.host.now,
+    };
+    lab.balancer.report_pull(&lab.config, &pulled);
+    lab.balancer.publish_plans(&mut lab.host, &lab.config);
+    assert_eq!(told(&lab), 11);
+}
+
+#[test]
+fn the_dice_of_a_plan_are_thrown_for_each_use() {
     let mut lab = crowded(&["newidle-dice=on"]);
     let publish = |lab: &mut Lab| lab.balancer.publish_plans(&mut lab.host, &lab.config);
     publish(&mut lab);
     let first = lab.host.pull_plans.clone();
+    let uses = |plan: &PullPlan| (0..DICE_THROWN).map(|n| plan.left_out(n)).collect::<Vec<_>>();
+    // New levels are taken to succeed every second time.
+    let thrown: Vec<u32> = first.iter().flat_map(uses).collect();
+    let out = thrown.iter().filter(|levels| *levels & 1 == 1).count();
+    assert!((64..192).contains(&out), "{out} of 256 uses leave the lowest level out");
     (0..20).for_each(|_| publish(&mut lab));
-    assert_eq!(lab.host.pull_plans, first);
-    // Thrown again and again, each CPU gets its turn.
-    let mut planned = [false; 8];
-    for _ in 0..50 {
-        lab.host.now += Nanos::from_ms(6);
-        publish(&mut lab);
-        (0..8).for_each(|cpu| planned[cpu] |= !lab.host.pull_plans[cpu].is_empty());
-    }
-    assert_eq!(planned, [true; 8]);
+    assert_eq!(lab.host.pull_plans, first, "as long as throws are left");
+    let report = |left_out| PullReport {
+        cpu: CpuId(3),
+        pulled: None,
+        left_out,
+        cost: Nanos::from_us(1),
+        at: lab.host.now,
+    };
+    let reports: Vec<PullReport> = (0..DICE_THROWN).map(|n| report(n % 2)).collect();
+    reports.iter().for_each(|r| lab.balancer.report_pull(&lab.config, r));
+    publish(&mut lab);
+    assert_ne!(lab.host.pull_plans[3].dice, first[3].dice);
+    assert_eq!(lab.host.pull_plans[1], first[1]);
+    // What the dice kept a CPU from counts as a failure.
+    let level = lab.balancer.levels_of(CpuId(3))[0];
+    assert_eq!((level.newidle_call, level.newidle_success), (512 + DICE_THROWN, 256));
+    assert_eq!(skips(&lab, SkipReason::NewidleDice), u64::from(DICE_THROWN) / 2);
+    lab.set("newidle-dice=off");
+    publish(&mut lab);
+    assert!(lab.host.pull_plans.iter().flat_map(uses).all(|left_out| left_out == 0));
 }
 
 #[test]
@@ -184,7 +246,7 @@ fn plans_obey_the_flags_of_newidle_and_of_the_gate() {
         let numa = LevelKind::Numa(1);
         let _held = hold.then(|| shared.gate.try_acquire(SerializeScope::Global, numa));
         lab.balancer.publish_plans(&mut lab.host, &lab.config);
-        !lab.host.pull_plans[5].is_empty()
+        sources(&lab.host.pull_plans[5]).iter().any(|&src| src < 4)
     };
     assert!(remote(&[], false));
     assert!(!remote(&["newidle-numa=no"], false));
@@ -199,8 +261,8 @@ fn a_pair_is_not_planned_across_nodes() {
     lab.host.add_hogs(0, 2, 1);
     lab.shared.set_overloaded(true);
     lab.balancer.publish_plans(&mut lab.host, &lab.config);
-    assert_eq!(lab.host.pull_plans[1], [CpuId(0)], "within the node");
-    assert!(lab.host.pull_plans[5].is_empty());
+    assert_eq!(sources(&lab.host.pull_plans[1]), [0, 2, 3], "within the node");
+    assert_eq!(sources(&lab.host.pull_plans[5]), [6, 7, 4]);
 }
 
 #[test]
@@ -212,10 +274,11 @@ fn what_a_plan_yielded_is_learned_at_its_level() {
     let report = PullReport {
         cpu: CpuId(5),
         pulled: Some((TaskKey { pid: 1, generation: 1 }, CpuId(0))),
+        left_out: 0,
         cost: Nanos::from_us(8),
         at: lab.host.now,
     };
-    lab.balancer.report_pull(&lab.config, &report);
+    (0..4).for_each(|_| lab.balancer.report_pull(&lab.config, &report));
     let after = lab.balancer.levels_of(CpuId(5));
     // The near level failed, the far one succeeded; each took half the time.
     let learned: Vec<_> = before
@@ -223,7 +286,7 @@ fn what_a_plan_yielded_is_learned_at_its_level() {
         .zip(after)
         .map(|(b, a)| (a.newidle_call - b.newidle_call, a.newidle_success - b.newidle_success))
         .collect();
-    assert_eq!(learned, [(1, 0), (1, 1)]);
+    assert_eq!(learned, [(4, 0), (4, 4)]);
     assert_eq!(after[1].max_newidle_lb_cost, Nanos::from_us(4));
 }
 

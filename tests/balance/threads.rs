@@ -3,7 +3,7 @@
 use crate::lab::TICK;
 use scx_baton::balancer::fake::{FakeHost, regular_tree};
 use scx_baton::balancer::{
-    Balancer, ConfigCell, Host, MoveOutcome, Shared, Snapshot, TaskView, WorkConservation,
+    Balancer, ConfigCell, Host, MoveOutcome, PullPlan, Shared, Snapshot, TaskView, WorkConservation,
 };
 use scx_baton::cpumask::Cpumask;
 use scx_baton::policy::{Facts, Tunables};
@@ -43,8 +43,11 @@ impl Host for Handle {
     fn push_running(&mut self, src: CpuId, dst: CpuId, task: TaskKey) -> MoveOutcome {
         self.lock().push_running(src, dst, task)
     }
-    fn set_pull_plan(&mut self, cpu: CpuId, sources: &[CpuId]) {
-        self.lock().set_pull_plan(cpu, sources);
+    fn set_pull_plan(&mut self, cpu: CpuId, plan: &PullPlan) {
+        self.lock().set_pull_plan(cpu, plan);
+    }
+    fn look_again(&mut self, cpu: CpuId) {
+        self.lock().look_again(cpu);
     }
 }
 

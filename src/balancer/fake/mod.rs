@@ -8,7 +8,7 @@ mod tree;
 pub use situation::Situation;
 pub use tree::regular_tree;
 
-use crate::balancer::{CpuView, Host, MoveOutcome, PULL_PLAN_LEN, Snapshot, TaskView, Waiting};
+use crate::balancer::{CpuView, Host, MoveOutcome, PullPlan, Snapshot, TaskView, Waiting};
 use crate::cpumask::Cpumask;
 use crate::units::{Capacity, CpuId, Load, Nanos, TaskKey, Util, Weight};
 
@@ -84,8 +84,10 @@ pub struct FakeHost {
     pub look_costs: Nanos,
     /// The idle CPUs kicked, in order.
     pub kicks: Vec<CpuId>,
+    /// CPUs that were told to use their pull plans.
+    pub looks_again: Vec<CpuId>,
     /// The pull plans set, by CPU.
-    pub pull_plans: Vec<Vec<CpuId>>,
+    pub pull_plans: Vec<PullPlan>,
     views: Vec<CpuView>,
 }
 
@@ -102,7 +104,8 @@ impl FakeHost {
             refuse: None,
             look_costs: Nanos::ZERO,
             kicks: Vec::new(),
-            pull_plans: (0..width).map(|_| Vec::with_capacity(PULL_PLAN_LEN)).collect(),
+            looks_again: Vec::new(),
+            pull_plans: vec![PullPlan::default(); width],
             views: vec![CpuView::default(); width],
         };
         host.refresh_all();
@@ -250,9 +253,11 @@ impl Host for FakeHost {
         self.kicks.push(cpu);
     }
 
-    fn set_pull_plan(&mut self, cpu: CpuId, sources: &[CpuId]) {
-        let plan = &mut self.pull_plans[cpu.index()];
-        plan.clear();
-        plan.extend_from_slice(sources);
+    fn set_pull_plan(&mut self, cpu: CpuId, plan: &PullPlan) {
+        self.pull_plans[cpu.index()] = *plan;
+    }
+
+    fn look_again(&mut self, cpu: CpuId) {
+        self.looks_again.push(cpu);
     }
 }

@@ -1,10 +1,11 @@
 //! One CPU: its queue, its running task, its averages and where its time went.
 
 use crate::avg::factor as far_factor;
+use crate::balancer::PullPlan;
 use crate::sim::costs::{Access, Cause};
 use crate::sim::events::TaskId;
 use crate::sim::task::factor;
-use crate::units::{Capacity, CpuId, Nanos};
+use crate::units::{Capacity, Nanos};
 use std::collections::VecDeque;
 
 /// What a CPU is doing.
@@ -58,7 +59,9 @@ pub(crate) struct Cpu {
     pub(crate) line_asked: Option<(Nanos, Access)>,
     /// The stretch of running ended while it was at a shared line.
     pub(crate) deferred: bool,
-    pub(crate) pull_plan: Vec<CpuId>,
+    pub(crate) pull_plan: PullPlan,
+    /// How often it was used.
+    pub(crate) plan_uses: u32,
     pub(crate) time: [u64; Cause::COUNT],
     pub(crate) idle_ns: u64,
     /// Until when the view kept of it holds; zero after a change.
@@ -91,7 +94,8 @@ impl Cpu {
             lines: Vec::new(),
             line_asked: None,
             deferred: false,
-            pull_plan: Vec::new(),
+            pull_plan: PullPlan::default(),
+            plan_uses: 0,
             time: [0; Cause::COUNT],
             idle_ns: 0,
             fresh_until: Nanos::ZERO,

@@ -2,7 +2,9 @@
 //! runs ahead of the event by what it has looked at so far.
 
 use super::{Cause, CpuState, Distance, Machine, TaskId, TaskState};
-use crate::balancer::{CpuView, Host, MoveOutcome, PULL_PLAN_LEN, Snapshot, TaskView, Waiting};
+use crate::balancer::{
+    CpuView, Host, MoveOutcome, PullPlan, PullReport, Snapshot, TaskView, Waiting,
+};
 use crate::cpumask::Cpumask;
 use crate::sim::bugs::Bug;
 use crate::sim::events::Event;
@@ -150,16 +152,29 @@ impl Machine {
 
     /// The CPU helps itself from its pull plan, as the BPF component does: the first waiting task
     /// of the first source that may run here.
-    pub(crate) fn pull_by_plan(&mut self, cpu: CpuId) -> Option<(TaskKey, CpuId)> {
-        let plan = std::mem::take(&mut self.cpus[cpu.index()].pull_plan);
-        let found = plan.iter().find_map(|&src| {
+    /// A CPU that was `told` of work throws no dice.
+    pub(crate) fn pull_by_plan(&mut self, cpu: CpuId, told: bool) -> PullReport {
+        let c = &mut self.cpus[cpu.index()];
+        let plan = c.pull_plan;
+        let diced = if told { 0 } else { plan.left_out(c.plan_uses) };
+        c.plan_uses = c.plan_uses.wrapping_add(u32::from(!told));
+        let (mut left_out, mut found) = (0, None);
+        for (src, level) in plan.iter() {
+            if diced >> level & 1 == 1 {
+                left_out |= 1 << level;
+                continue;
+            }
             let may = |id: &TaskId| self.tasks[id.index()].may_run_on(cpu);
             let mut queue = self.cpus[src.index()].queue.iter().map(|q| q.task);
-            queue.find(may).map(|id| (self.tasks[id.index()].key, src))
-        });
-        self.cpus[cpu.index()].pull_plan = plan;
-        let (key, src) = found?;
-        (self.move_one(key, src, cpu) == MoveOutcome::Applied).then_some((key, src))
+            found = queue.find(may).map(|id| (self.tasks[id.index()].key, src));
+            if found.is_some() {
+                break;
+            }
+        }
+        let moved = |&(key, src): &_| self.move_one(key, src, cpu) == MoveOutcome::Applied;
+        let pulled = found.filter(moved);
+        let cost = Nanos(self.costs.pass_ns);
+        PullReport { cpu, pulled, left_out, cost, at: self.clock() }
     }
 }
 
@@ -274,9 +289,12 @@ impl Host for Machine {
         self.events.plan(at, Event::Kick(cpu));
     }
 
-    fn set_pull_plan(&mut self, cpu: CpuId, sources: &[CpuId]) {
-        let plan = &mut self.cpus[cpu.index()].pull_plan;
-        plan.clear();
-        plan.extend_from_slice(&sources[..sources.len().min(PULL_PLAN_LEN)]);
+    fn set_pull_plan(&mut self, cpu: CpuId, plan: &PullPlan) {
+        self.cpus[cpu.index()].pull_plan = *plan;
+    }
+
+    fn look_again(&mut self, cpu: CpuId) {
+        let at = self.now + Nanos(self.costs.ipi_ns);
+        self.events.plan(at, Event::LookAgain(cpu));
     }
 }

@@ -8,6 +8,7 @@ mod wasted;
 
 use super::engine::{Setup, Sim};
 use super::report::Report;
+use crate::policy::tunables::NewidleCost;
 use std::fmt::Write;
 
 /// A published figure beside the simulated one.
@@ -66,7 +67,9 @@ pub fn reproduce(name: &str, size: Size) -> Option<Reproduction> {
     })
 }
 
-fn simulate(setup: Setup) -> Report {
+/// Runs a setup with what kernels have and no flag of theirs switches.
+fn simulate(mut setup: Setup) -> Report {
+    setup.tunables.newidle_cost = NewidleCost::Each;
     let mut sim = Sim::new(setup);
     sim.run(|_| {});
     Report::of(&sim)
