@@ -116,8 +116,7 @@ impl Worker<'_> {
     fn rest(&mut self) {
         let now = self.host.read_clock();
         let fresh = now + Nanos(FRESH_TICKS * self.tick.0);
-        let any_idle = self.view.cpus.iter().any(|&cpu| self.host.is_idle(cpu));
-        let due = self.balancer.due_busy().min(if any_idle { fresh } else { Nanos::MAX });
+        let due = self.balancer.due_busy(fresh);
         let due_idle = self.balancer.due_idle();
         let in_time = |t: Nanos| Duration::from_nanos(t.0);
         let timeout = match self.activity(now) {

@@ -263,19 +263,21 @@ impl Balancer {
         if inner.idle_waits && inner.slots.iter().all(|slot| slot.idle) {
             return Nanos::MAX;
         }
-        self.due_busy().min(self.due_idle())
+        self.due_busy(Nanos::MAX).min(self.due_idle())
     }
 
-    /// When the next round is worth while for the busy CPUs of the shard; [`Nanos::MAX`] if none
-    /// was busy when last looked at. The first that is due waits for the others, so that they share
-    /// rounds from then on, for half the shortest interval of its lowest level at most.
-    pub fn due_busy(&self) -> Nanos {
-        let busy = || self.inner.slots.iter().filter(|s| !s.idle);
-        let Some(first) = busy().min_by_key(|s| s.worth_busy) else { return Nanos::MAX };
+    /// When the next round is worth while for the busy CPUs of the shard, and for those that idled
+    /// when last looked at, if they have become busy, from `fresh` on. The first that is due waits
+    /// for the others, so that they share rounds from then on, for half the shortest interval of
+    /// its lowest level at most.
+    pub fn due_busy(&self, fresh: Nanos) -> Nanos {
+        let due = |s: &CpuSlot| if s.idle { s.worth_busy.max(fresh) } else { s.worth_busy };
+        let slots = || self.inner.slots.iter();
+        let Some(first) = slots().min_by_key(|&s| due(s)) else { return Nanos::MAX };
         let lowest = self.tree.domain(self.tree.chain(first.cpu)[0].domain);
         let interval = lowest.min_interval.0.saturating_mul(u64::from(lowest.busy_factor));
-        let latest = first.worth_busy + Nanos(interval / 2);
-        busy().map(|s| s.worth_busy).filter(|&due| due <= latest).max().unwrap_or(first.worth_busy)
+        let latest = due(first) + Nanos(interval / 2);
+        slots().map(due).filter(|&due| due <= latest).max().unwrap_or(latest)
     }
 
     /// When the next round is worth while for idle CPUs: when busy ones may ask for nohz balancing

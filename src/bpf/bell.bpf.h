@@ -97,7 +97,7 @@ static __always_inline void wake(struct baton_slot *s, u32 worker)
 }
 
 /* An idle CPU that has been so for this long may stay so: as if it had stopped its tick. */
-#define IDLE_SETTLED_NS 2000000ULL
+#define IDLE_SETTLED_NS 4000000ULL
 
 /* A CPU that idles and that some worker balances, each time another; nr_cpu_ids if none does. */
 static __always_inline u32 idle_cpu(void)
@@ -118,6 +118,7 @@ static __always_inline u32 idle_cpu(void)
 /* Makes an idle CPU use its pull plan now. */
 static __always_inline void tell(struct baton_cpu *c, u32 cpu)
 {
+	c->told_at = scx_bpf_now();
 	c->told = BATON_TOLD;
 	scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 }

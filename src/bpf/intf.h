@@ -35,6 +35,8 @@ enum baton_consts {
 	BATON_DICED_LEVELS = 8,
 	/* Pulls that a CPU remembers until its worker has read them. */
 	BATON_NR_PULLS = 8,
+	/* Later than the default limit of work conservation. */
+	BATON_LATE_NS = 10000000,
 	/* Averages are kept in 1/1024 of their unit. */
 	BATON_AVG_SHIFT = 10,
 };
@@ -69,6 +71,8 @@ enum baton_stat {
 	BATON_STAT_NO_CTX,       /* a task without context was given the defaults */
 	BATON_STAT_PULL_EMPTY,   /* a pull by plan found nothing */
 	BATON_STAT_IDLE_ENTRIES, /* times the CPU became idle */
+	BATON_STAT_TOLD,         /* an idle CPU that was told of work looked for it */
+	BATON_STAT_TOLD_LATE,    /* more than BATON_LATE_NS after it was told */
 	BATON_NR_STATS,
 };
 
@@ -141,7 +145,8 @@ struct baton_cpu {
 	struct baton_pull pulls[BATON_NR_PULLS];
 	u64 nr_pulls;
 	u64 plan_uses; /* how often the CPU used its plan */
-	u64 pulls_pad[6];
+	u64 told_at;   /* when it was last told of work while idle */
+	u64 pulls_pad[5];
 
 	/* A request to push the running task away: written by the push program and cleared by
 	 * compare-exchange by whoever carries it out or gives it up. */
@@ -151,10 +156,9 @@ struct baton_cpu {
 	u64 push_pad[6];
 
 	u64 stats[BATON_NR_STATS];
-	u64 stats_pad[16 - BATON_NR_STATS];
 };
 _Static_assert(sizeof(struct baton_cpu) == 10 * BATON_CACHELINE, "whole cache lines");
-_Static_assert(BATON_NR_STATS <= 16, "room for the counters");
+_Static_assert(BATON_NR_STATS == 16, "whole cache lines of counters");
 
 /* Which CPUs may be pulled from, best first. Written by the agent alone; a torn read costs
  * one pull from a CPU of the plan before or after, which is harmless: every source is checked

@@ -164,10 +164,14 @@ static __always_inline bool pull(struct baton_cpu *c, s32 cpu, bool would_idle)
 	if (!globals.overloaded || !plan)
 		return false;
 	c->pull_left_out = 0;
-	if (c->told == BATON_TOLD)
+	if (c->told == BATON_TOLD) {
 		c->told = BATON_LOOKED;
-	else if (would_idle)
+		stat_add(c, BATON_STAT_TOLD, 1);
+		if (elapsed(c->told_at, start) > BATON_LATE_NS)
+			stat_add(c, BATON_STAT_TOLD_LATE, 1);
+	} else if (would_idle) {
 		use = 1U << (c->plan_uses++ % 32);
+	}
 	nr = plan->nr;
 	if (nr > BATON_PULL_PLAN_LEN)
 		nr = BATON_PULL_PLAN_LEN;

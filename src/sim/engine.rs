@@ -11,7 +11,7 @@ use super::random::{Purpose, Stream};
 use super::trace::Tracer;
 use crate::balancer::{Balancer, Config, Shared, Snapshot, Waiting, WorkConservation};
 use crate::cpumask::Cpumask;
-use crate::domains::{DomainTree, build};
+use crate::domains::{BuildOptions, DomainTree, build_with};
 use crate::policy::facts::Facts;
 use crate::policy::tunables::{Newidle, OnOff, Tunables};
 use crate::stats::counters::Counters;
@@ -58,6 +58,8 @@ pub struct Setup {
     pub rules: Rules,
     /// The policy's settings.
     pub tunables: Tunables,
+    /// How its domains are built.
+    pub domains: BuildOptions,
     /// Who balances.
     pub executors: Executors,
     /// How long a worker of the agent takes to react.
@@ -87,6 +89,7 @@ impl Setup {
             costs: Costs::default(),
             rules: Rules::default(),
             tunables: Tunables::default(),
+            domains: BuildOptions::default(),
             executors: Executors::Cpu,
             reaction: Nanos::from_us(50),
             seed: 1,
@@ -220,7 +223,7 @@ impl Sim {
 
     pub(super) fn build_balancers(&mut self, rebuilt: bool) {
         let topology = self.setup.topology.with_online(&self.machine.online);
-        let mut tree = build(&topology).tree;
+        let mut tree = build_with(&topology, &self.setup.domains).tree;
         if let Some(bug) = self.setup.bug {
             bug.spoil_tree(&mut tree, rebuilt);
             self.machine.averages_only = bug == Bug::GroupImbalance;

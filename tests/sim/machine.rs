@@ -37,6 +37,24 @@ fn all_time_goes_somewhere() {
 }
 
 #[test]
+fn relaxed_levels_see_no_newidle_pass() {
+    let passes = |relax_domain_level| {
+        let mut w = Workload::default();
+        generators::hackbench(&mut w, 1, 1_000_000);
+        let mut setup = setup("2x1x4 smt=2 dist=10,21", w, 100);
+        setup.domains.relax_domain_level = relax_domain_level;
+        let counters = run(setup).1.counters.unwrap();
+        let levels = counters.levels.iter().map(|l| l.newidle.lb_count);
+        levels.collect::<Vec<u64>>()
+    };
+    let all = passes(None);
+    assert!(all.iter().all(|&n| n > 0), "{all:?}");
+    // SMT, CLS, MC: the third row of the kernel's table.
+    let narrow = passes(Some(2));
+    assert!(narrow[0] > 0 && narrow[1..].iter().all(|&n| n == 0), "{narrow:?}");
+}
+
+#[test]
 fn bound_tasks_stay_and_share_by_weight() {
     let mut w = Workload::default();
     let step = || forever(vec![Op::Run(Time::Fixed(Nanos::from_us(100))), Op::Done]);

@@ -30,7 +30,9 @@ wait $storm || true
 stop_hogs "${pids[@]}"
 violations=$(json work_conservation.violations)
 longest=$(json work_conservation.longest_ns)
+told=$(json tasks.told_looks) late=$(json tasks.told_looks_late)
 note "mixed load, 60 s: $violations times longer than 10 ms, the longest $((longest / 1000)) us"
+note "idle CPUs that were told of work: $told, of which $late took more than 10 ms to react"
 # The aim is none; here only what no delay of the emulation explains fails.
 [ "$longest" -lt 250000000 ] || fail "a CPU idled for $((longest / 1000)) us while a task waited"
 still_attached

@@ -1,5 +1,6 @@
 # waiting tasks are moved to idle CPUs and run, and every request ends as exactly one outcome
-start_baton
+# By the agent: with plans the hogs spread before it comes to them.
+start_baton --newidle off
 pids=()
 # Two CPUs are left for the agent and the shell.
 for _ in 1 2 3 4 5 6; do

@@ -63,6 +63,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME=VALUE[,VALUE..]")]
     set: Vec<String>,
 
+    /// Take newidle balancing from the levels from row N of the kernel's table up, as scx_baton's
+    /// option does; `baton topo` with the same option shows which those are
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=255))]
+    relax_domain_level: Option<u32>,
+
     /// Runs with so many seeds, from --seed up
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..=10_000))]

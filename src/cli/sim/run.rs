@@ -2,6 +2,7 @@
 
 use super::RunArgs;
 use crate::cli::output;
+use crate::domains::BuildOptions;
 use crate::sim::random::Time;
 use crate::sim::scenario::{self, Scenario};
 use crate::sim::{Report, Setup, Sim, generators, html, rtapp};
@@ -71,6 +72,7 @@ pub(super) fn setup(args: &RunArgs) -> Result<Setup> {
     let duration = args.duration.or(scenario.duration).unwrap_or(DEFAULT_DURATION);
     let mut setup = Setup::new(topology, workload, duration);
     setup.changes = scenario.changes;
+    setup.domains = BuildOptions { relax_domain_level: args.relax_domain_level };
     setup.executors = args.executors;
     setup.reaction = args.reaction;
     setup.seed = args.seed;
