@@ -249,8 +249,8 @@ switch! {
 switch! {
     /// How the idle mask is kept.
     NohzMask {
-        Global = "global": "One mask for the machine.",
         Node = "node": "Each node's part on its own cache lines.",
+        Global = "global": "One mask for the machine (kernels).",
     }
 }
 

@@ -1,14 +1,14 @@
 //! Calls of the balancer, with what they cost and what they do to shared lines.
 
 use super::Event;
-use super::costs::{Access, Cause, LineId, Site};
+use super::costs::{Access, Cause, LineId, MASK_LINE, Site};
 use super::engine::{Change, Executors, Sim};
-use super::machine::CpuState;
+use super::machine::{CpuState, Machine};
 use crate::balancer::Balancer;
 use crate::domains::LevelKind;
 use crate::policy::serialize::SerializeGuard;
 use crate::policy::skip::SkipReason;
-use crate::policy::tunables::{Newidle, NohzCount, SerializeScope};
+use crate::policy::tunables::{Newidle, NohzCount, NohzMask, SerializeScope};
 use crate::stats::counters::Counters;
 use crate::stats::decision_log::Verdict;
 use crate::units::{CpuId, Nanos};
@@ -50,6 +50,29 @@ impl Shares {
         }
         s
     }
+}
+
+/// The part of the nohz mask in which a CPU is.
+fn mask_part(m: &Machine, layout: NohzMask, cpu: CpuId) -> u16 {
+    match layout {
+        NohzMask::Global => (cpu.index() / MASK_LINE) as u16,
+        NohzMask::Node => m.places.node(cpu) as u16,
+    }
+}
+
+/// The first part in which some CPU idles, the last one if none does: how far a look goes.
+fn first_idle_part(m: &Machine, layout: NohzMask) -> u16 {
+    let (found, nr) = match layout {
+        NohzMask::Global => {
+            let first = m.idle.first().map(|cpu| cpu.index() / MASK_LINE);
+            (first, m.width().div_ceil(MASK_LINE))
+        }
+        NohzMask::Node => {
+            let first = m.places.nodes().position(|node| node.intersects(&m.idle));
+            (first, m.places.nodes().count())
+        }
+    };
+    found.unwrap_or(nr.saturating_sub(1)) as u16
 }
 
 impl Sim {
@@ -124,6 +147,8 @@ impl Sim {
     ) {
         let acquired = after.acquired - before.acquired;
         let m = &mut self.machine;
+        let layout = self.config.tunables.nohz_mask;
+        let own = LineId::Mask(mask_part(m, layout, cpu));
         let mut lines = std::mem::take(&mut m.cpus[cpu.index()].lines);
         let mut uses = |line, site| lines.push(Access { line, site });
         if m.costs.nohz_line > 0 {
@@ -136,7 +161,7 @@ impl Sim {
             }
             for i in 0..writes {
                 let counter = counted && i % 2 == 1;
-                uses(if counter { LineId::Record } else { LineId::Mask }, site);
+                uses(if counter { LineId::Record } else { own }, site);
             }
             match call {
                 // The marks.
@@ -145,8 +170,10 @@ impl Sim {
                 Call::Tick => uses(LineId::ReadRecord, Site::Kick),
                 _ => {}
             }
-            if !counted {
-                (before.checks..after.checks).for_each(|_| uses(LineId::ReadMask, Site::Kick));
+            if !counted && after.checks > before.checks {
+                let last = first_idle_part(m, layout);
+                let looks = (before.checks..after.checks).flat_map(|_| 0..=last);
+                looks.for_each(|part| uses(LineId::ReadMask(part), Site::Kick));
             }
         }
         if m.costs.flag_line > 0 {

@@ -303,10 +303,10 @@ impl Line {
 pub enum LineId {
     /// The serialize flag.
     Flag,
-    /// The nohz idle mask.
-    Mask,
-    /// A look at the mask.
-    ReadMask,
+    /// A part of the nohz idle mask: what lies on one line.
+    Mask(u16),
+    /// A look at that part.
+    ReadMask(u16),
     /// The nohz record: the mask's address, the counter, the marks and the times.
     Record,
     /// A look at the record.
@@ -316,7 +316,7 @@ pub enum LineId {
 impl LineId {
     /// Whether it is only read.
     pub const fn is_read(self) -> bool {
-        matches!(self, Self::ReadMask | Self::ReadRecord)
+        matches!(self, Self::ReadMask(_) | Self::ReadRecord)
     }
 }
 
@@ -349,12 +349,15 @@ pub struct Access {
     pub site: Site,
 }
 
+/// CPUs of a mask on one line.
+pub const MASK_LINE: usize = 512;
+
 /// The shared lines of a machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct Lines {
     /// The serialize flag.
     pub flag: Line,
-    /// The nohz idle mask, 512 CPUs to a line.
+    /// The nohz idle mask: a line for 512 CPUs or, with `nohz-mask=node`, for each node.
     pub mask: Vec<Line>,
     /// The nohz record, on whose line the counter of `nohz-count=counter` lies.
     pub record: Line,
@@ -363,17 +366,17 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// For a machine of `width` CPU ids.
-    pub fn new(width: usize) -> Self {
-        let mask = vec![Line::default(); width.div_ceil(512).max(1)];
+    /// For a machine of so many CPU ids and nodes.
+    pub fn new(width: usize, nodes: usize) -> Self {
+        let mask = vec![Line::default(); width.div_ceil(MASK_LINE).max(nodes).max(1)];
         Self { flag: Line::default(), mask, record: Line::default(), site_ns: [0; Site::COUNT] }
     }
 
-    /// The line, as used by `cpu`.
-    pub fn get(&mut self, id: LineId, cpu: CpuId) -> &mut Line {
+    /// The line.
+    pub fn get(&mut self, id: LineId) -> &mut Line {
         match id {
             LineId::Flag => &mut self.flag,
-            LineId::Mask | LineId::ReadMask => &mut self.mask[cpu.index() / 512],
+            LineId::Mask(part) | LineId::ReadMask(part) => &mut self.mask[usize::from(part)],
             LineId::Record | LineId::ReadRecord => &mut self.record,
         }
     }

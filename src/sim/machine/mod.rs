@@ -197,6 +197,11 @@ impl Places {
     pub(crate) fn node(&self, cpu: CpuId) -> u32 {
         self.node[cpu.index()]
     }
+
+    /// The CPUs of each node.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Cpumask> {
+        self.nodes.iter().map(|node| &node.mask)
+    }
 }
 
 /// The machine.
@@ -281,7 +286,7 @@ impl Machine {
             workload,
             costs,
             rules,
-            lines: Lines::new(width),
+            lines: Lines::new(width, topology.nodes.len()),
             links: vec![Nanos::ZERO; topology.nodes.len()],
             seed,
             entering: Vec::new(),
@@ -403,7 +408,7 @@ impl Machine {
     fn access(&mut self, cpu: CpuId, access: Access, from: Nanos) -> Nanos {
         let Access { line: id, site } = access;
         let places = &self.places;
-        let line = self.lines.get(id, cpu);
+        let line = self.lines.get(id);
         let distance = |owner| places.distance(owner, cpu);
         let done = match id.is_read() {
             true => line.read(cpu, from, &self.costs, distance),

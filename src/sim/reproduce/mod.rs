@@ -8,7 +8,7 @@ mod wasted;
 
 use super::engine::{Setup, Sim};
 use super::report::Report;
-use crate::policy::tunables::NewidleCost;
+use crate::policy::tunables::{NewidleCost, NohzMask};
 use std::fmt::Write;
 
 /// A published figure beside the simulated one.
@@ -67,9 +67,10 @@ pub fn reproduce(name: &str, size: Size) -> Option<Reproduction> {
     })
 }
 
-/// Runs a setup with what kernels have and no flag of theirs switches.
+/// Runs a setup with what kernels have.
 fn simulate(mut setup: Setup) -> Report {
     setup.tunables.newidle_cost = NewidleCost::Each;
+    setup.tunables.nohz_mask = NohzMask::Global;
     let mut sim = Sim::new(setup);
     sim.run(|_| {});
     Report::of(&sim)
