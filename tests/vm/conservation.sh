@@ -19,8 +19,8 @@ print(moved(after) - moved(before), undone(after) - undone(before))
 END
 )
 note "steady load: $moves tasks moved, $undone undone within 10 ms"
-# Under 1 %; among a few hundred two more are chance.
-[ $((undone * 100)) -lt $((moves + 200)) ] || fail "$undone of $moves moves were undone"
+# Under 1 %; among a few hundred five more are chance.
+[ $((undone * 100)) -lt $((moves + 500)) ] || fail "$undone of $moves moves were undone"
 pids=()
 for _ in 1 2; do hog "0-$(($(nproc) - 1))"; pids+=($!); done
 stress-ng --quiet --fork 2 --timeout 60 >/dev/null 2>&1 & storm=$!
