@@ -101,12 +101,25 @@ fn the_dice_spare_attempts_at_levels_that_yield_nothing() {
     assert!(on * 3 < off, "{on} against {off}");
 }
 
-/// What the BPF side does when a CPU runs out of work: the first task of the first source in the
-/// plan that may run there.
+/// What a CPU of the machine reports of one use of its plan that took `us`.
+fn used_plan(
+    lab: &Lab,
+    cpu: u32,
+    pulled: Option<(u32, u32)>,
+    left_out: u32,
+    us: u64,
+) -> PullReport {
+    let task = |(pid, src)| (TaskKey { pid, generation: 1 }, CpuId(src));
+    let (cpu, pulled, cost) = (CpuId(cpu), pulled.map(task), Nanos::from_us(us));
+    PullReport { cpu, pulled, left_out, cost, at: lab.host.now }
+}
+
 fn sources(plan: &PullPlan) -> Vec<u32> {
     plan.iter().map(|(src, _)| src.0).collect()
 }
 
+/// What the BPF side does when a CPU runs out of work: the first task of the first source in the
+/// plan that may run there.
 fn pull_by_plan(lab: &mut Lab, cpu: u32) -> Option<CpuId> {
     let dst = CpuId(cpu);
     let (mut tasks, mut outcomes) = (Vec::with_capacity(64), Vec::new());
@@ -182,13 +195,7 @@ fn a_calm_machine_has_plans_for_what_may_come() {
         lab.balancer.publish_plans(&mut lab.host, &lab.config);
     }
     assert_eq!(told(&lab), 10);
-    let pulled = PullReport {
-        cpu: CpuId(1),
-        pulled: Some((TaskKey { pid: 2, generation: 1 }, CpuId(0))),
-        left_out: 0,
-        cost: Nanos::from_us(1),
-        at: lab.host.now,
-    };
+    let pulled = used_plan(&lab, 1, Some((2, 0)), 0, 1);
     lab.balancer.report_pull(&lab.config, &pulled);
     lab.balancer.publish_plans(&mut lab.host, &lab.config);
     assert_eq!(told(&lab), 11);
@@ -207,14 +214,8 @@ fn the_dice_of_a_plan_are_thrown_for_each_use() {
     assert!((64..192).contains(&out), "{out} of 256 uses leave the lowest level out");
     (0..20).for_each(|_| publish(&mut lab));
     assert_eq!(lab.host.pull_plans, first, "as long as throws are left");
-    let report = |left_out| PullReport {
-        cpu: CpuId(3),
-        pulled: None,
-        left_out,
-        cost: Nanos::from_us(1),
-        at: lab.host.now,
-    };
-    let reports: Vec<PullReport> = (0..DICE_THROWN).map(|n| report(n % 2)).collect();
+    let report = |n| used_plan(&lab, 3, None, n % 2, 1);
+    let reports: Vec<PullReport> = (0..DICE_THROWN).map(report).collect();
     reports.iter().for_each(|r| lab.balancer.report_pull(&lab.config, r));
     publish(&mut lab);
     assert_ne!(lab.host.pull_plans[3].dice, first[3].dice);
@@ -271,13 +272,7 @@ fn what_a_plan_yielded_is_learned_at_its_level() {
     lab.host.add_hogs(4, 2, 90);
     lab.balancer.publish_plans(&mut lab.host, &lab.config);
     let before = lab.balancer.levels_of(CpuId(5)).to_vec();
-    let report = PullReport {
-        cpu: CpuId(5),
-        pulled: Some((TaskKey { pid: 1, generation: 1 }, CpuId(0))),
-        left_out: 0,
-        cost: Nanos::from_us(8),
-        at: lab.host.now,
-    };
+    let report = used_plan(&lab, 5, Some((1, 0)), 0, 8);
     (0..4).for_each(|_| lab.balancer.report_pull(&lab.config, &report));
     let after = lab.balancer.levels_of(CpuId(5));
     // The near level failed, the far one succeeded; each took half the time.

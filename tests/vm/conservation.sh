@@ -4,7 +4,7 @@ start_baton
 # Tasks that never sleep: what is moved stays where it was moved to.
 pids=()
 for _ in $(seq $(($(nproc) * 3 / 2))); do hog "0-$(($(nproc) - 1))"; pids+=($!); done
-# Read by nobody before the hogs are gone, so that reading is not part of the load.
+# Compared only when the hogs are gone, so that no interpreter is part of the load.
 sleep 5
 $LAB status --json >"$WORK/before"
 sleep 30
