@@ -66,7 +66,8 @@ fetch_kernel() {
 
 fetch_qemu() {
     local major
-    major=$(qemu-system-x86_64 --version 2>/dev/null | sed -n '1s/.*version \([0-9]*\).*/\1/p')
+    # No QEMU at all is as good as an old one.
+    major=$({ qemu-system-x86_64 --version 2>/dev/null || true; } | sed -n '1s/.*version \([0-9]*\).*/\1/p')
     [ "${major:-0}" -lt 10 ] || return 0
     # 7.2, Debian 12's own, crashes guests in multi-threaded emulation.
     say "installing QEMU 10 from bookworm-backports (to boot a sched_ext kernel)"
@@ -118,9 +119,38 @@ kvm_works() {
     [ "$(cat "$verdict")" = yes ]
 }
 
+# Seconds until a machine that has not started its command counts as hung; a boot takes a quarter.
+BOOT_PATIENCE=120
+
+# vm_boot DIR VNG-ARGS…: runs vng until it ends. False if the machine hung on its way up, as an
+# emulated one now and then does; it has been stopped then.
+vm_boot() {
+    local dir=$1 pid waited=0
+    shift
+    # A process group of its own, so that all of it can be stopped. The pipe: QEMU opens its standard
+    # output by name, which would truncate a file.
+    set -m
+    { vng "$@" 2> >(grep -v 'exceeds the recommended cpus' >&2) </dev/null | cat; } &
+    pid=$!
+    set +m
+    # shellcheck disable=SC2064  # this machine's group
+    trap "kill -- -$pid 2>/dev/null" EXIT
+    while [ ! -e "$dir/started" ] && kill -0 $pid 2>/dev/null && [ $waited -lt $BOOT_PATIENCE ]; do
+        sleep 1
+        waited=$((waited + 1))
+    done
+    if [ ! -e "$dir/started" ] && kill -- -$pid 2>/dev/null; then
+        wait $pid || true
+        trap - EXIT
+        return 1
+    fi
+    wait $pid || true
+    trap - EXIT
+}
+
 # vm_run SHAPE KERNEL APPEND COMMAND…: boots, runs, returns the command's status.
 vm_run() {
-    local shape=$1 kernel=$2 append=$3 args status dir
+    local shape=$1 kernel=$2 append=$3 args status dir try
     shift 3
     args=$(vm_shape "$shape")
     mapfile -t args <<<"$args"
@@ -131,6 +161,7 @@ vm_run() {
     dir=$(mktemp -d "${TMPDIR:-/tmp}/baton-vm-XXXXXX")
     {
         echo '#!/bin/bash'
+        echo ": >$(printf %q "$dir/started")"
         echo "cd $(printf %q "$PWD")"
         echo "export PATH=$(printf %q "$PATH") HOME=$(printf %q "$HOME") BATON_IN_VM=1"
         echo "ulimit -n 65536"
@@ -138,9 +169,11 @@ vm_run() {
         printf '\necho $? >%q\n' "$dir/status"
     } >"$dir/command"
     chmod +x "$dir/command"
-    # Through a pipe: QEMU opens its standard output by name, which would truncate a file.
-    vng -r "$(kernel_image "$kernel")" "${args[@]}" --user root --rwdir "$ROOT" --rwdir "$dir" \
-        -- "$dir/command" 2> >(grep -v 'exceeds the recommended cpus' >&2) </dev/null | cat || true
+    for try in 1 2 3; do
+        ! vm_boot "$dir" -r "$(kernel_image "$kernel")" "${args[@]}" --user root --rwdir "$ROOT" \
+            --rwdir "$dir" -- "$dir/command" || break
+        echo "note: the virtual machine did not come up (boot $try of 3)" >&2
+    done
     status=$(cat "$dir/status" 2>/dev/null || echo 125)
     rm -rf "$dir"
     [ "$status" != 125 ] || echo "error: the virtual machine ended before the command did" >&2
