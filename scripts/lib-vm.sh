@@ -125,7 +125,7 @@ BOOT_PATIENCE=120
 # vm_boot DIR VNG-ARGS…: runs vng until it ends. False if the machine hung on its way up, as an
 # emulated one now and then does; it has been stopped then.
 vm_boot() {
-    local dir=$1 pid waited=0
+    local dir=$1 pid tail_pid waited=0
     shift
     # A process group of its own, so that all of it can be stopped. The pipe: QEMU opens its standard
     # output by name, which would truncate a file.
@@ -133,6 +133,10 @@ vm_boot() {
     { vng "$@" 2> >(grep -v 'exceeds the recommended cpus' >&2) </dev/null | cat; } &
     pid=$!
     set +m
+    # The guest's standard error comes by a file: vng would keep it until the end.
+    : >"$dir/stderr"
+    tail -n +1 -s 0.2 -f --pid=$pid "$dir/stderr" >&2 &
+    tail_pid=$!
     # shellcheck disable=SC2064  # this machine's group
     trap "kill -- -$pid 2>/dev/null" EXIT
     while [ ! -e "$dir/started" ] && kill -0 $pid 2>/dev/null && [ $waited -lt $BOOT_PATIENCE ]; do
@@ -145,6 +149,7 @@ vm_boot() {
         return 1
     fi
     wait $pid || true
+    wait $tail_pid || true
     trap - EXIT
 }
 
@@ -162,6 +167,7 @@ vm_run() {
     {
         echo '#!/bin/bash'
         echo ": >$(printf %q "$dir/started")"
+        echo "exec 2>>$(printf %q "$dir/stderr")"
         echo "cd $(printf %q "$PWD")"
         echo "export PATH=$(printf %q "$PATH") HOME=$(printf %q "$HOME") BATON_IN_VM=1"
         echo "ulimit -n 65536"
