@@ -60,6 +60,7 @@ fn rounds_allocate_nothing() {
         let before = ALLOCATIONS.with(Cell::get);
         balancer.round(&mut host, &config);
         balancer.publish_plans(&mut host, &config);
+        balancer.publish_fork_plans(&mut host, &config);
         balancer.newidle(&mut host, &config, CpuId(20));
         let made = ALLOCATIONS.with(Cell::get) - before;
         assert_eq!(made, 0, "in round {round}");

@@ -235,7 +235,7 @@ fn worker(w: &WorkerView) -> Value {
 }
 
 /// The BPF component's counters, by the names under which they are shown.
-pub(crate) const TASK_COUNTERS: [(&str, intf::baton_stat); 16] = [
+pub(crate) const TASK_COUNTERS: [(&str, intf::baton_stat); 18] = [
     ("switches", intf::baton_stat_BATON_STAT_SWITCHES),
     ("wait_ns", intf::baton_stat_BATON_STAT_WAIT_NS),
     ("direct", intf::baton_stat_BATON_STAT_DIRECT),
@@ -252,5 +252,7 @@ pub(crate) const TASK_COUNTERS: [(&str, intf::baton_stat); 16] = [
     ("idle_entries", intf::baton_stat_BATON_STAT_IDLE_ENTRIES),
     ("told_looks", intf::baton_stat_BATON_STAT_TOLD),
     ("told_looks_late", intf::baton_stat_BATON_STAT_TOLD_LATE),
+    ("forks", intf::baton_stat_BATON_STAT_FORKS),
+    ("forked_away", intf::baton_stat_BATON_STAT_FORKED_AWAY),
 ];
 const _: () = assert!(TASK_COUNTERS.len() == intf::baton_stat_BATON_NR_STATS as usize);

@@ -9,8 +9,8 @@ use super::programs::Programs;
 use super::roster::Roster;
 use crate::avg;
 use crate::balancer::{
-    CpuView, DICE_THROWN, DICED_LEVELS, Host, MoveOutcome, NR_MIGRATE, PULL_PLAN_LEN, PullPlan,
-    PullReport, Snapshot, TaskView,
+    CpuView, DICE_THROWN, DICED_LEVELS, FORK_PLAN_LEN, ForkPlan, Host, MoveOutcome, NR_MIGRATE,
+    PULL_PLAN_LEN, PullPlan, PullReport, Snapshot, TaskView,
 };
 use crate::cpumask::Cpumask;
 use crate::units::{Capacity, CpuId, Load, Nanos, TaskKey, Util, Weight};
@@ -20,7 +20,9 @@ use std::time::Duration;
 const _: () = assert!(NR_MIGRATE == intf::baton_consts_BATON_NR_MIGRATE as usize);
 const _: () = assert!(PULL_PLAN_LEN == intf::baton_consts_BATON_PULL_PLAN_LEN as usize);
 const _: () = assert!(DICED_LEVELS == intf::baton_consts_BATON_DICED_LEVELS as usize);
+const _: () = assert!(DICE_THROWN == intf::baton_consts_BATON_DICE_THROWN);
 const _: () = assert!(DICE_THROWN == u32::BITS);
+const _: () = assert!(FORK_PLAN_LEN == intf::baton_consts_BATON_FORK_PLAN_LEN as usize);
 const _: () = assert!(avg::AVG_SHIFT == intf::baton_consts_BATON_AVG_SHIFT);
 const _: () = assert!(align_of::<intf::baton_slot>() >= align_of::<AtomicU32>());
 const _: () = assert!(MoveOutcome::ALL.len() == intf::baton_outcome_BATON_NR_OUTCOMES as usize);
@@ -375,15 +377,25 @@ impl Host for LiveHost<'_> {
 
     fn set_pull_plan(&mut self, cpu: CpuId, plan: &PullPlan) {
         let mut raw = self.tables.plans.read(cpu.index());
-        raw.nr = 0;
+        raw.nr = plan.len() as u32;
         raw.version = raw.version.wrapping_add(1);
         raw.dice = plan.dice;
         for (i, (src, level)) in plan.iter().enumerate() {
             raw.src[i] = src.0;
             raw.level[i] = level as u8;
-            raw.nr = i as u32 + 1;
         }
         self.tables.plans.write(cpu.index(), raw);
+    }
+
+    fn set_fork_plan(&mut self, home: u16, plan: &ForkPlan) {
+        let mut raw = self.tables.fork_plans.read(usize::from(home));
+        raw.nr = plan.steps().len() as u32;
+        raw.version = raw.version.wrapping_add(1);
+        raw.used = 0;
+        for (to, step) in raw.step.iter_mut().zip(plan.steps()) {
+            (to.limit, to.near) = (step.limit, step.near.0);
+        }
+        self.tables.fork_plans.write(usize::from(home), raw);
     }
 
     fn look_again(&mut self, cpu: CpuId) {

@@ -18,14 +18,25 @@ use std::path::Path;
 pub(crate) struct Loaded<'a> {
     pub(crate) skel: BpfSkel<'a>,
     link: Option<Link>,
-    nr_cpu_ids: usize,
-    nr_slots: usize,
+    sizes: Sizes,
+}
+
+/// How large the tables are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    /// CPU ids there may be.
+    pub(crate) nr_cpu_ids: usize,
+    /// Workers.
+    pub(crate) nr_slots: usize,
+    /// Nodes, at least one.
+    pub(crate) nr_homes: usize,
 }
 
 /// The tables that both sides map.
 pub(crate) struct Tables {
     pub(crate) cpus: Mapped<intf::baton_cpu>,
     pub(crate) plans: Mapped<intf::baton_pull_plan>,
+    pub(crate) fork_plans: Mapped<intf::baton_fork_plan>,
     pub(crate) slots: Mapped<intf::baton_slot>,
     pub(crate) globals: Mapped<intf::baton_globals>,
 }
@@ -37,6 +48,21 @@ impl Tables {
             let record = self.cpus.ptr(cpu);
             // SAFETY: the field is inside the mapping and written here alone.
             unsafe { (&raw mut (*record).worker).write_volatile(*worker) };
+        }
+    }
+
+    /// Tells the BPF side which CPUs are of one node; before it is attached. `home_by_cpu`: the node's
+    /// number, as many as there are plans for CPUs outside all nodes.
+    pub(crate) fn assign_homes(&self, home_by_cpu: &[u32]) {
+        for (cpu, &home) in home_by_cpu.iter().enumerate() {
+            let others = (cpu + 1..home_by_cpu.len()).chain(0..=cpu);
+            let next = others.into_iter().find(|&c| home_by_cpu[c] == home).unwrap_or(cpu);
+            let record = self.cpus.ptr(cpu);
+            // SAFETY: the fields are inside the mapping and written here alone.
+            unsafe {
+                (&raw mut (*record).home).write_volatile(home);
+                (&raw mut (*record).next_in_home).write_volatile(next as u32);
+            }
         }
     }
 
@@ -53,13 +79,11 @@ impl Tables {
     }
 }
 
-/// Opens, configures and loads the program for CPU ids below `nr_cpu_ids`; nothing is attached
-/// yet.
+/// Opens, configures and loads the program; nothing is attached yet.
 pub(crate) fn load<'a>(
     storage: &'a mut MaybeUninit<OpenObject>,
     config: &Config,
-    nr_cpu_ids: usize,
-    nr_slots: usize,
+    sizes: Sizes,
 ) -> Result<Loaded<'a>> {
     let mut builder = BpfSkelBuilder::default();
     builder.obj_builder.debug(config.verbose > 1);
@@ -78,22 +102,24 @@ pub(crate) fn load<'a>(
     if config.partial {
         ops.flags |= *compat::SCX_OPS_SWITCH_PARTIAL;
     }
-    let width = u32::try_from(nr_cpu_ids).context("more CPU ids than fit in 32 bits")?;
+    let width = u32::try_from(sizes.nr_cpu_ids).context("more CPU ids than fit in 32 bits")?;
+    let (nr_slots, nr_homes) = (sizes.nr_slots as u32, sizes.nr_homes as u32);
     skel.maps.cpus.set_max_entries(width)?;
     skel.maps.pull_plans.set_max_entries(width)?;
-    skel.maps.slots.set_max_entries(nr_slots as u32)?;
-    skel.maps.bells.set_max_entries(nr_slots as u32)?;
+    skel.maps.fork_plans.set_max_entries(nr_homes)?;
+    skel.maps.slots.set_max_entries(nr_slots)?;
+    skel.maps.bells.set_max_entries(nr_slots)?;
     let rodata =
         skel.maps.rodata_data.as_deref_mut().context("the BPF object has no read-only data")?;
     rodata.nr_cpu_ids = width;
-    rodata.nr_slots = nr_slots as u32;
+    rodata.nr_slots = nr_slots;
     rodata.slice_ns = config.slice.0;
     rodata.slice_min_ns = config.slice_min.0;
     rodata.wakeup_preempt = config.wakeup_preempt;
     rodata.agent_tgid = std::process::id() as i32;
 
     let skel = scx_ops_load!(skel, baton_ops, uei)?;
-    Ok(Loaded { skel, link: None, nr_cpu_ids, nr_slots })
+    Ok(Loaded { skel, link: None, sizes })
 }
 
 /// The `CONFIG_*` values that the BPF headers read, with what stands for "unknown".
@@ -118,10 +144,12 @@ impl Loaded<'_> {
     /// Maps the tables that both sides share.
     pub(crate) fn tables(&self) -> Result<Tables> {
         let maps = &self.skel.maps;
+        let Sizes { nr_cpu_ids, nr_slots, nr_homes } = self.sizes;
         Ok(Tables {
-            cpus: Mapped::new(maps.cpus.as_fd(), self.nr_cpu_ids)?,
-            plans: Mapped::new(maps.pull_plans.as_fd(), self.nr_cpu_ids)?,
-            slots: Mapped::new(maps.slots.as_fd(), self.nr_slots)?,
+            cpus: Mapped::new(maps.cpus.as_fd(), nr_cpu_ids)?,
+            plans: Mapped::new(maps.pull_plans.as_fd(), nr_cpu_ids)?,
+            fork_plans: Mapped::new(maps.fork_plans.as_fd(), nr_homes)?,
+            slots: Mapped::new(maps.slots.as_fd(), nr_slots)?,
             globals: Mapped::new(maps.data_shared.as_fd(), 1)?,
         })
     }

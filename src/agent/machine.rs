@@ -91,6 +91,21 @@ impl Machine {
         if inside.is_empty() { self.housekeeping() } else { inside }
     }
 
+    /// How many nodes have a fork plan; at least one, so that there is a table.
+    pub(crate) fn nr_homes(&self) -> usize {
+        self.facts.nr_nodes().max(1)
+    }
+
+    /// By CPU id: the number of its node, or [`Machine::nr_homes`] if it is not balanced.
+    pub(crate) fn homes(&self) -> Vec<u32> {
+        let none = self.nr_homes() as u32;
+        let home = |(cpu, &node): (usize, &u16)| {
+            let balanced = !self.tree.chain(cpu.into()).is_empty();
+            if balanced { u32::from(node) } else { none }
+        };
+        self.facts.node_of().iter().enumerate().map(home).collect()
+    }
+
     /// All CPUs that are balanced.
     pub(crate) fn balanced(&self) -> Cpumask {
         let mut all = Cpumask::new(self.topology.width);

@@ -127,12 +127,18 @@ fn run(config: &Config, machine: &Machine, stop: &AtomicBool) -> Result<(Exit, T
     machine::pin_to(&machine.housekeeping());
     let mut storage = MaybeUninit::uninit();
     let nr_workers = machine.shards.len();
-    let mut loaded = loader::load(&mut storage, config, machine.topology.width, nr_workers)?;
+    let sizes = loader::Sizes {
+        nr_cpu_ids: machine.topology.width,
+        nr_slots: nr_workers,
+        nr_homes: machine.nr_homes(),
+    };
+    let mut loaded = loader::load(&mut storage, config, sizes)?;
     let programs = Arc::new(Programs::new(&loaded.skel)?);
     let tables = loaded.tables()?;
     let roster =
         Arc::new(Roster::new(machine.topology.width, &machine.shards, Arc::clone(&programs)));
     tables.assign(roster.workers_by_cpu());
+    tables.assign_homes(&machine.homes());
     let bells = (0..nr_workers as u32).map(|worker| Bell::install(&loaded.skel.maps.bells, worker));
     let bells = bells.collect::<Result<Vec<_>>>()?;
     loaded.attach()?;

@@ -84,6 +84,7 @@ impl Worker<'_> {
             self.answer_asks(config);
         }
         self.balancer.publish_plans(&mut self.host, config);
+        self.balancer.publish_fork_plans(&mut self.host, config);
         if let Some(conservation) = &mut self.conservation {
             conservation.check(&mut self.host, self.live, config);
         }

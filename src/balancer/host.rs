@@ -1,7 +1,7 @@
 //! The boundary between deciding and doing: what the balancer sees of a machine and how it acts
 //! on it. Three hosts exist: the live agent, the simulated machine, and fakes in tests.
 
-use super::PullPlan;
+use super::{ForkPlan, PullPlan};
 use crate::cpumask::Cpumask;
 use crate::units::{Capacity, CpuId, Load, Nanos, TaskKey, Util, Weight};
 
@@ -180,6 +180,14 @@ pub trait Host {
     /// Replaces `cpu`'s pull plan: the CPUs it may pull from when it runs out of work while some
     /// task of the machine waits.
     fn set_pull_plan(&mut self, cpu: CpuId, plan: &PullPlan);
+
+    /// Replaces the plan of where tasks start that are forked on the node ([`Facts::node_of`]'s
+    /// numbers). Nothing by default: for hosts that ask the policy at each fork.
+    ///
+    /// [`Facts::node_of`]: crate::policy::facts::Facts::node_of
+    fn set_fork_plan(&mut self, home: u16, plan: &ForkPlan) {
+        let _ = (home, plan);
+    }
 
     /// `cpu` idles although a source of its pull plan has work: makes it use the plan, and not throw
     /// its dice for that.

@@ -5,6 +5,7 @@
 
 mod config;
 pub mod fake;
+mod fork_plan;
 mod host;
 mod moves;
 mod newidle;
@@ -19,6 +20,7 @@ mod view;
 mod work_conservation;
 
 pub use config::{Config, ConfigCell};
+pub use fork_plan::{FORK_PLAN_LEN, ForkPlan, ForkStep};
 pub use host::{CpuView, Host, MoveOutcome, NR_MIGRATE, Snapshot, TaskView};
 pub use pull_plan::{DICE_THROWN, DICED_LEVELS, PULL_PLAN_LEN, PullPlan, PullReport};
 pub use recent::UNDONE_WITHIN;
@@ -127,6 +129,7 @@ struct Inner {
     depth: usize,
     /// When the plans were last brought up to date.
     published_at: Nanos,
+    forks: fork_plan::Forks,
     // Scratch space, sized once.
     sds: SdStats,
     cpus: Cpumask,
@@ -193,6 +196,7 @@ impl Balancer {
             sources: (0..depth + facts.numa_groups()).map(|_| LevelSources::new()).collect(),
             depth,
             published_at: Nanos::ZERO,
+            forks: fork_plan::Forks::new(&tree, &facts, shard),
             sds: SdStats::default(),
             cpus: Cpumask::new(width),
             alternatives: Cpumask::new(width),

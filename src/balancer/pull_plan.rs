@@ -37,6 +37,11 @@ impl PullPlan {
         self.sources.iter().copied().zip(levels).take(usize::from(self.len))
     }
 
+    /// How many sources it has.
+    pub fn len(&self) -> usize {
+        usize::from(self.len)
+    }
+
     /// Whether it names nobody.
     pub fn is_empty(&self) -> bool {
         self.len == 0

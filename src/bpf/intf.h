@@ -33,6 +33,10 @@ enum baton_consts {
 	BATON_PULL_PLAN_LEN = 16,
 	/* Levels that have dice of their own in a pull plan. */
 	BATON_DICED_LEVELS = 8,
+	/* Uses of a pull plan for which its dice are thrown, the bits of a word of them. */
+	BATON_DICE_THROWN = 32,
+	/* Forks that one fork plan sends away. */
+	BATON_FORK_PLAN_LEN = 32,
 	/* Pulls that a CPU remembers until its worker has read them. */
 	BATON_NR_PULLS = 8,
 	/* Later than the default limit of work conservation. */
@@ -73,7 +77,10 @@ enum baton_stat {
 	BATON_STAT_IDLE_ENTRIES, /* times the CPU became idle */
 	BATON_STAT_TOLD,         /* an idle CPU that was told of work looked for it */
 	BATON_STAT_TOLD_LATE,    /* more than BATON_LATE_NS after it was told */
+	BATON_STAT_FORKS,        /* new tasks placed */
+	BATON_STAT_FORKED_AWAY,  /* near a CPU of another node, by the fork plan */
 	BATON_NR_STATS,
+	BATON_ROOM_FOR_STATS = 24, /* whole cache lines */
 };
 
 /* Who has a CPU. */
@@ -116,7 +123,9 @@ struct baton_cpu {
 	u64 load;         /* sum of the runnable tasks' loads */
 	u64 runnable;     /* sum of the runnable tasks' runnable averages */
 	u64 vtime_now;    /* vtime of the last task that started here */
-	u64 queue_pad[2];
+	u32 home; /* which fork plan is for its node, none beyond the last; written by the agent */
+	u32 next_in_home; /* the node's next CPU, in a ring; written by the agent */
+	u64 queue_pad[1];
 
 	/* The CPU itself: written by programs that run on it. */
 	u64 state_at;   /* time of the two averages below */
@@ -155,10 +164,10 @@ struct baton_cpu {
 	u32 push_outcome; /* enum baton_outcome + 1; 0 while under way */
 	u64 push_pad[6];
 
-	u64 stats[BATON_NR_STATS];
+	u64 stats[BATON_ROOM_FOR_STATS];
 };
-_Static_assert(sizeof(struct baton_cpu) == 10 * BATON_CACHELINE, "whole cache lines");
-_Static_assert(BATON_NR_STATS == 16, "whole cache lines of counters");
+_Static_assert(sizeof(struct baton_cpu) == 11 * BATON_CACHELINE, "whole cache lines");
+_Static_assert(BATON_NR_STATS <= BATON_ROOM_FOR_STATS, "room for all counters");
 
 /* Which CPUs may be pulled from, best first. Written by the agent alone; a torn read costs
  * one pull from a CPU of the plan before or after, which is harmless: every source is checked
@@ -172,6 +181,23 @@ struct baton_pull_plan {
 	u32 pad[2];
 };
 _Static_assert(sizeof(struct baton_pull_plan) == 2 * BATON_CACHELINE, "whole cache lines");
+
+/* One fork that leaves its node. */
+struct baton_fork_step {
+	u32 limit; /* from how many runnable tasks of the node on */
+	u32 near;  /* the CPU at which it goes */
+};
+
+/* Which of a node's forks leave it, in order. Written by the agent, but for `used`. Torn reads are
+ * harmless as in a pull plan. */
+struct baton_fork_plan {
+	struct baton_fork_step step[BATON_FORK_PLAN_LEN];
+	u32 nr;
+	u32 version;
+	u32 used; /* steps taken; counted by the forks, taken back by the agent */
+	u32 pad[13];
+};
+_Static_assert(sizeof(struct baton_fork_plan) == 5 * BATON_CACHELINE, "whole cache lines");
 
 enum baton_task_flags {
 	BATON_TASK_ALLOWED = 1,        /* affinity allows the destination */

@@ -10,6 +10,7 @@
  *   account.bpf.h   tasks, CPUs, where a task counts
  *   bell.bpf.h      when a worker of the agent is woken
  *   requests.bpf.h  the agent's requests
+ *   fork.bpf.h      where new tasks start
  *   main.bpf.c      the scheduler's callbacks
  */
 #include <scx/common.bpf.h>
@@ -20,6 +21,7 @@
 #include "account.bpf.h"
 #include "bell.bpf.h"
 #include "requests.bpf.h"
+#include "fork.bpf.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -40,8 +42,11 @@ static __always_inline u64 slice_for(struct baton_cpu *c)
 s32 BPF_STRUCT_OPS(baton_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	bool is_idle = false;
-	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
+	s32 cpu;
 
+	if (wake_flags & SCX_WAKE_FORK)
+		prev_cpu = fork_near(p, prev_cpu);
+	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
 	if (is_idle) {
 		stat_inc_here(BATON_STAT_DIRECT);
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, 0);
@@ -170,7 +175,7 @@ static __always_inline bool pull(struct baton_cpu *c, s32 cpu, bool would_idle)
 		if (elapsed(c->told_at, start) > BATON_LATE_NS)
 			stat_add(c, BATON_STAT_TOLD_LATE, 1);
 	} else if (would_idle) {
-		use = 1U << (c->plan_uses++ % 32);
+		use = 1U << (c->plan_uses++ % BATON_DICE_THROWN);
 	}
 	nr = plan->nr;
 	if (nr > BATON_PULL_PLAN_LEN)

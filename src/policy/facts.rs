@@ -24,8 +24,21 @@ pub struct Facts {
     numa_start: Vec<Option<u32>>,
     numa_groups: usize,
     node_of: Vec<u16>,
+    /// By node: its NUMA domains, narrow to wide.
+    numa_views: Vec<Vec<NumaView>>,
     nr_cpus: u32,
     width: usize,
+}
+
+/// A NUMA domain as a node sees it, by node numbers ([`Facts::node_of`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NumaView {
+    /// The domain.
+    pub domain: DomainId,
+    /// The node's own group.
+    pub local: Vec<u16>,
+    /// The other groups.
+    pub others: Vec<Vec<u16>>,
 }
 
 /// The words of a mask in which it has CPUs, so that walking a small group of a wide machine does
@@ -61,6 +74,37 @@ fn nodes(tree: &DomainTree) -> Vec<u16> {
         })
         .map(|node| node.min(usize::from(u16::MAX)) as u16)
         .collect()
+}
+
+/// By node: its NUMA domains. Groups of NUMA domains consist of whole nodes.
+fn numa_views(tree: &DomainTree, node_of: &[u16]) -> Vec<Vec<NumaView>> {
+    let nr_nodes = node_of.iter().max().map_or(0, |&n| usize::from(n) + 1);
+    let mut views = vec![Vec::new(); nr_nodes];
+    let mut seen = vec![false; nr_nodes];
+    let nodes_in = |group: GroupId| {
+        let mut nodes: Vec<u16> =
+            tree.group(group).span.iter().map(|cpu| node_of[cpu.index()]).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
+    };
+    for (cpu, chain) in tree.chains.iter().enumerate().filter(|(_, chain)| !chain.is_empty()) {
+        let node = usize::from(node_of[cpu]);
+        if std::mem::replace(&mut seen[node], true) {
+            continue;
+        }
+        let numa =
+            chain.iter().filter(|link| tree.domain(link.domain).flags.contains(SdFlags::NUMA));
+        views[node] = numa
+            .map(|link| {
+                let mut groups: Vec<Vec<u16>> =
+                    tree.domain(link.domain).groups.iter().map(|&g| nodes_in(g)).collect();
+                let local = groups.remove(link.local as usize);
+                NumaView { domain: link.domain, local, others: groups }
+            })
+            .collect();
+    }
+    views
 }
 
 impl Facts {
@@ -119,10 +163,12 @@ impl Facts {
         let slot = |d: &crate::domains::SchedDomain| {
             levels.binary_search(&d.level).unwrap_or_default().min(usize::from(u8::MAX)) as u8
         };
+        let node_of = nodes(tree);
         Self {
             numa_start,
             numa_groups,
-            node_of: nodes(tree),
+            numa_views: numa_views(tree, &node_of),
+            node_of,
             domain_slot: tree.domains.iter().map(slot).collect(),
             group_words: tree.groups.iter().map(|g| words_in_use(&g.span)).collect(),
             balance_cpu: tree.groups.iter().map(SchedGroup::balance_cpu).collect(),
@@ -142,6 +188,16 @@ impl Facts {
     /// all NUMA levels.
     pub fn node_of(&self) -> &[u16] {
         &self.node_of
+    }
+
+    /// The node's NUMA domains, narrow to wide; none where the machine has one node.
+    pub fn numa_views(&self, node: u16) -> &[NumaView] {
+        self.numa_views.get(usize::from(node)).map_or(&[], Vec::as_slice)
+    }
+
+    /// How many nodes [`Facts::node_of`] tells apart.
+    pub fn nr_nodes(&self) -> usize {
+        self.numa_views.len()
     }
 
     /// CPU ids there are: highest + 1.

@@ -95,6 +95,41 @@ impl GroupStats {
         self.weight.saturating_sub(self.idle_cpus)
     }
 
+    /// One CPU alone.
+    pub fn of_cpu(view: &CpuView, idle: bool) -> Self {
+        Self {
+            weight: 1,
+            nr_running: view.nr_running,
+            idle_cpus: u32::from(idle),
+            load: view.load,
+            util: view.util,
+            runnable: view.runnable,
+            capacity: view.capacity,
+            ..Self::default()
+        }
+    }
+
+    /// Adds another part's sums; the type and what follows from it are as before.
+    pub fn add(&mut self, part: &Self) {
+        self.weight += part.weight;
+        self.nr_running += part.nr_running;
+        self.idle_cpus += part.idle_cpus;
+        self.load += part.load;
+        self.util += part.util;
+        self.runnable += part.runnable;
+        self.capacity += part.capacity;
+    }
+
+    /// The same with the type that a new task sees, and the load per CPU where that is compared
+    /// (kernel: `update_sg_wakeup_stats`).
+    pub fn typed(mut self, imbalance_pct: u32) -> Self {
+        self.group_type = self.classify(imbalance_pct, false, false);
+        if self.group_type != GroupType::HasSpare {
+            self.avg_load = self.load_per_capacity();
+        }
+        self
+    }
+
     /// Load per full CPU of capacity.
     pub fn load_per_capacity(&self) -> Load {
         Load(self.load.0.saturating_mul(Capacity::SCALE.0) / self.capacity.0.max(1))

@@ -12,6 +12,7 @@ pub mod decide;
 pub mod detach;
 pub mod env;
 pub mod facts;
+pub mod fork;
 pub mod group_stats;
 pub mod imbalance;
 pub mod interval;

@@ -52,6 +52,23 @@ pub fn adjust_numa_imbalance(
     if population > limit || value > tolerated { value } else { 0 }
 }
 
+/// Whether a new task stays although another group has more to spare (kernel: the NUMA part of
+/// `sched_balance_find_dst_group`). It counts with those that run here, and the group that it would
+/// leave is the busier one to the corrected rule.
+pub fn fork_tolerated(
+    rule: NumaImbalance,
+    local: &GroupStats,
+    idlest: &GroupStats,
+    imb_numa_nr: u32,
+) -> bool {
+    let value = match rule {
+        NumaImbalance::Corrected => (local.busy_cpus() + 1).saturating_sub(idlest.busy_cpus()),
+        NumaImbalance::Kernel => local.idle_cpus.abs_diff(idlest.idle_cpus),
+    };
+    let (here, with_new) = (local.nr_running, local.nr_running + 1);
+    adjust_numa_imbalance(rule, u64::from(value), here, with_new, imb_numa_nr) == 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -210,6 +210,13 @@ switch! {
     }
 }
 switch! {
+    /// Where new tasks start.
+    ForkPlacement {
+        Numa = "numa": "On the node that the rule of numa-imbalance gives, there on an idle CPU (kernels).",
+        Near = "near": "On an idle CPU as near as possible.",
+    }
+}
+switch! {
     /// Who balances for a CPU that is about to idle.
     Newidle {
         Plan = "plan": "The CPU itself, from a list of sources that the agent keeps up to date.",
@@ -334,6 +341,8 @@ tunables! {
     newidle_numa: YesNo = "newidle-numa" in "P3";
     /// How much imbalance between NUMA groups is left alone.
     numa_imbalance: NumaImbalance = "numa-imbalance" in "P5";
+    /// Where new tasks start.
+    fork_placement: ForkPlacement = "fork-placement" in "P5";
     /// Who balances for a CPU that is about to idle.
     newidle: Newidle = "newidle" in "P6";
     /// Whether levels at which newidle seldom finds work are tried in proportion to their success.

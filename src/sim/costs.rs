@@ -101,9 +101,10 @@ costs! {
     look_pct = 25, "cost-look", "% of a line transfer";
     /// Share of a line transfer that each line of a footprint costs after a migration.
     refill_pct = 15, "cost-refill", "% of a line transfer";
-    /// Share of a line transfer that each line of a pipe's data costs the reader.
+    /// Share of a line transfer that each line of a pipe's data costs the reader, and each line of
+    /// its pages the writer.
     copy_pct = 15, "cost-copy", "% of a line transfer";
-    /// Copying through a pipe when all is in the cache.
+    /// What goes through a pipe when all is in the cache, by two copies one after the other.
     copy_mb_s = 9000, "pipe-bandwidth", "MB/s";
     /// What one node can send to others; 0: no limit.
     node_mb_s = 20000, "node-bandwidth", "MB/s";
@@ -180,7 +181,7 @@ pub enum Cause {
     Nohz,
     /// Fetching a cache's contents after a migration.
     Refill,
-    /// Fetching data that another CPU wrote, and queueing for a node's link.
+    /// Fetching data that another CPU wrote, queueing for a node's link, spinning for a pipe.
     Transfer,
 }
 

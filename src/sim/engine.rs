@@ -5,7 +5,7 @@ use super::balancing::Call;
 use super::bugs::Bug;
 use super::costs::Costs;
 use super::events::Event;
-use super::machine::{CpuState, Machine, Rules};
+use super::machine::{CpuState, ForkRule, Machine, Rules};
 use super::program::Workload;
 use super::random::{Purpose, Stream};
 use super::trace::Tracer;
@@ -13,7 +13,7 @@ use crate::balancer::{Balancer, Config, Shared, Snapshot, Waiting, WorkConservat
 use crate::cpumask::Cpumask;
 use crate::domains::{BuildOptions, DomainTree, build_with};
 use crate::policy::facts::Facts;
-use crate::policy::tunables::{Newidle, OnOff, Tunables};
+use crate::policy::tunables::{ForkPlacement, Newidle, OnOff, Tunables};
 use crate::stats::counters::Counters;
 use crate::topology::Topology;
 use crate::units::{CpuId, Nanos};
@@ -251,6 +251,12 @@ impl Sim {
                     .seeded(seed)
             })
             .collect();
+        let tunables = &self.config.tunables;
+        self.machine.forks = (tunables.fork_placement == ForkPlacement::Numa).then(|| ForkRule {
+            tree: Arc::clone(&tree),
+            facts: Arc::clone(&facts),
+            rule: tunables.numa_imbalance,
+        });
         self.tree = tree;
         (self.holder, self.held_until) = (None, Nanos::ZERO);
         if executors != Executors::Cpu && !rebuilt {

@@ -1,6 +1,6 @@
 //! Named workloads.
 
-use super::program::{Gives, Op, Source, Workload, forever};
+use super::program::{Gives, Op, Source, Start, Workload, forever};
 use super::random::Time;
 use crate::units::Nanos;
 
@@ -77,17 +77,19 @@ pub fn oltp(w: &mut Workload, clients: u32, work: Time, io: Time, locks: u32) {
     }
 }
 
-/// lmbench's `bw_pipe`: one writes chunks of 64 KiB, the other reads them. `on`: the CPU where
-/// both begin.
+/// lmbench's `bw_pipe`: a task forks another, which writes chunks of 64 KiB that the first one reads.
+/// `on`: the CPU where that one begins.
 pub fn pipe_pair(w: &mut Workload, on: Option<u32>) {
     let pipe = w.pipe(65_536);
     let write = w.template("writer", forever(vec![Op::Write(pipe, 65_536)]));
-    let read = w.template("reader", forever(vec![Op::Read(pipe, 65_536), Op::Done]));
-    w.start(write, 1);
-    w.start(read, 1);
-    let n = w.starts.len();
-    w.starts[n - 2].on = on;
-    w.starts[n - 1].on = on;
+    let read = vec![
+        Op::Fork(write, 1),
+        Op::Read(pipe, 65_536),
+        Op::Done,
+        Op::Repeat { from: 1, times: 0, counter: 0 },
+    ];
+    let read = w.template("reader", read);
+    w.starts.push(Start { template: read, nr: 1, at: Nanos::ZERO, on });
 }
 
 /// `make -j`: a task that keeps `jobs` compilers running, each living for an exponential time.

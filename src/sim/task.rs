@@ -38,6 +38,15 @@ impl TaskState {
     }
 }
 
+/// A copy under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Copying {
+    /// Into a pipe, so many bytes.
+    Into(u32, u64),
+    /// Out of it.
+    OutOf(u32, u64),
+}
+
 /// A task.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
@@ -62,6 +71,8 @@ pub(crate) struct Task {
     pub(crate) state_since: Nanos,
     /// Lock held, if any.
     pub(crate) lock: Option<u32>,
+    /// What it does with the work left, if that is a copy.
+    pub(crate) copying: Option<Copying>,
     pub(crate) stream: Stream,
     /// Fetching to be done before it works on: after a migration, for data of others.
     pub(crate) refill: u64,
@@ -109,6 +120,7 @@ impl Task {
             began: now,
             state_since: now,
             lock: None,
+            copying: None,
             stream,
             refill: 0,
             transfer: 0,

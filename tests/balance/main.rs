@@ -1,6 +1,7 @@
 //! The balancer on a machine in memory.
 
 mod flags;
+mod fork;
 mod lab;
 mod newidle;
 mod nohz;

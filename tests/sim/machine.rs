@@ -1,9 +1,9 @@
 //! The machine itself: affinity, capacity, weights, hotplug, clock jumps, conservation of time.
 
 use scx_baton::cpumask::Cpumask;
-use scx_baton::policy::tunables::{SerializeOrder, SerializePasses};
+use scx_baton::policy::tunables::{ForkPlacement, SerializeOrder, SerializePasses};
 use scx_baton::sim::costs::{Cause, Costs};
-use scx_baton::sim::program::{Op, Workload, forever};
+use scx_baton::sim::program::{Op, Start, Workload, forever};
 use scx_baton::sim::random::Time;
 use scx_baton::sim::{Change, Executors, Report, Setup, Sim, generators};
 use scx_baton::topology::synthetic;
@@ -33,6 +33,45 @@ fn all_time_goes_somewhere() {
         // What is begun before the end and ends after it is booked in full.
         let all = spent + report.idle_pct;
         assert!((all - 100.0).abs() < 1.0, "{executors:?}: {all} %");
+    }
+}
+
+#[test]
+fn a_pipe_carries_its_bandwidth_and_one_copy_at_a_time() {
+    // Four pairs that share one pipe move no more than one pair does.
+    for pairs in [1, 4] {
+        let mut w = Workload::default();
+        let pipe = w.pipe(65_536);
+        let write = w.template("writer", forever(vec![Op::Write(pipe, 4096)]));
+        let read = w.template("reader", forever(vec![Op::Read(pipe, 4096), Op::Done]));
+        w.start(write, pairs);
+        w.start(read, pairs);
+        let mut setup = setup("1x1x8", w, 100);
+        setup.costs = Costs { copy_mb_s: 1_000, ..Costs::FREE };
+        let mb_s = run(setup).1.totals.piped_bytes as f64 / 0.1 / 1e6;
+        assert!((mb_s / 1_000.0 - 1.0).abs() < 0.01, "{pairs} pairs: {mb_s} MB/s");
+    }
+}
+
+#[test]
+fn new_tasks_fill_a_node_to_the_limit_and_then_both() {
+    for (placement, most) in [(ForkPlacement::Numa, 36), (ForkPlacement::Near, 64)] {
+        let mut w = Workload::default();
+        let child = w.template("child", vec![Op::Run(Time::Fixed(Nanos::from_secs(1)))]);
+        let parent = w.template(
+            "parent",
+            vec![Op::Fork(child, 63), Op::Sleep(Time::Fixed(Nanos::from_secs(1)))],
+        );
+        w.starts.push(Start { template: parent, nr: 1, at: Nanos::ZERO, on: Some(0) });
+        // Too short for a pass to move anybody.
+        let mut setup = setup("1x2x64 dist=10,21", w, 2);
+        setup.tunables.fork_placement = placement;
+        setup.costs = Costs::FREE;
+        setup.heat = true;
+        let (sim, _) = run(setup);
+        let busy = |cpu: u32| sim.heat_row(CpuId(cpu)).unwrap().iter().sum::<f64>() > 0.0;
+        let home = (0..64).filter(|&cpu| busy(cpu)).count();
+        assert!(home <= most && home >= most - 6, "{placement}: {home} of 64 CPUs of the home");
     }
 }
 

@@ -8,7 +8,9 @@ mod tree;
 pub use situation::Situation;
 pub use tree::regular_tree;
 
-use crate::balancer::{CpuView, Host, MoveOutcome, PullPlan, Snapshot, TaskView, Waiting};
+use crate::balancer::{
+    CpuView, ForkPlan, Host, MoveOutcome, PullPlan, Snapshot, TaskView, Waiting,
+};
 use crate::cpumask::Cpumask;
 use crate::units::{Capacity, CpuId, Load, Nanos, TaskKey, Util, Weight};
 
@@ -88,6 +90,8 @@ pub struct FakeHost {
     pub looks_again: Vec<CpuId>,
     /// The pull plans set, by CPU.
     pub pull_plans: Vec<PullPlan>,
+    /// The fork plans set, by node.
+    pub fork_plans: Vec<ForkPlan>,
     views: Vec<CpuView>,
 }
 
@@ -106,6 +110,7 @@ impl FakeHost {
             kicks: Vec::new(),
             looks_again: Vec::new(),
             pull_plans: vec![PullPlan::default(); width],
+            fork_plans: vec![ForkPlan::default(); width],
             views: vec![CpuView::default(); width],
         };
         host.refresh_all();
@@ -255,6 +260,10 @@ impl Host for FakeHost {
 
     fn set_pull_plan(&mut self, cpu: CpuId, plan: &PullPlan) {
         self.pull_plans[cpu.index()] = *plan;
+    }
+
+    fn set_fork_plan(&mut self, home: u16, plan: &ForkPlan) {
+        self.fork_plans[usize::from(home)] = *plan;
     }
 
     fn look_again(&mut self, cpu: CpuId) {

@@ -11,6 +11,7 @@ mod steps;
 
 pub(crate) use cpu::{Cpu, CpuState};
 pub use objects::Held;
+pub(crate) use placement::ForkRule;
 pub use placement::Placement;
 
 use super::costs::{Access, Cause, Costs, Distance, Lines, Site};
@@ -236,6 +237,8 @@ pub(crate) struct Machine {
     pub(crate) look_time: Nanos,
     /// By how much the clock that the balancer reads is ahead (clock jumps).
     pub(crate) clock_ahead: Nanos,
+    /// By what rule new tasks are spread over nodes; `None`: they are not.
+    pub(crate) forks: Option<ForkRule>,
     /// See [`crate::sim::bugs::Bug::GroupImbalance`].
     pub(crate) averages_only: bool,
     pub(crate) totals: Totals,
@@ -293,6 +296,7 @@ impl Machine {
             looker: None,
             look_time: Nanos::ZERO,
             clock_ahead: Nanos::ZERO,
+            forks: None,
             averages_only: false,
             totals,
             tracer: Tracer::default(),

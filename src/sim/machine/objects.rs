@@ -48,14 +48,38 @@ impl Semaphore {
     }
 }
 
+/// A pipe. One copy at a time, into it or out of it (kernel: `pipe->mutex`, held over each copy by one
+/// who runs, so that whoever wants it next spins).
 #[derive(Debug, Default)]
 pub(super) struct Pipe {
     pub(super) capacity: u64,
+    /// Bytes that can be read.
     pub(super) level: u64,
-    /// Who wrote last.
+    /// Bytes that are being copied in, and out.
+    pub(super) filling: u64,
+    pub(super) draining: u64,
+    /// When the mutex is free.
+    pub(super) free_at: Nanos,
+    /// Who wrote last, and who read last: in whose caches the data and the emptied pages are.
     pub(super) writer: Option<CpuId>,
+    pub(super) reader: Option<CpuId>,
     pub(super) readers: VecDeque<TaskId>,
     pub(super) writers: VecDeque<TaskId>,
+}
+
+impl Pipe {
+    /// Whether so many bytes find room. A chunk larger than the pipe goes in when that is empty.
+    pub(super) fn has_room(&self, bytes: u64) -> bool {
+        let taken = self.level + self.filling + self.draining;
+        taken == 0 || taken + bytes <= self.capacity
+    }
+
+    /// Takes the mutex at `now` for so long; for how long it had to be waited for.
+    pub(super) fn lock(&mut self, now: Nanos, hold: u64) -> u64 {
+        let from = now.max(self.free_at);
+        self.free_at = from + Nanos(hold);
+        (from - now).0
+    }
 }
 
 #[derive(Debug, Default)]

@@ -1,8 +1,22 @@
 //! Where woken and new tasks are put.
 
-use super::{Machine, Region, TaskId};
+use super::{CpuState, Machine, Region, TaskId};
 use crate::cpumask::Cpumask;
-use crate::units::CpuId;
+use crate::domains::DomainTree;
+use crate::policy::facts::Facts;
+use crate::policy::fork::dst_node;
+use crate::policy::group_stats::GroupStats;
+use crate::policy::tunables::NumaImbalance;
+use crate::units::{Capacity, CpuId, Load, Util};
+use std::sync::Arc;
+
+/// What the node of a new task depends on besides what runs where.
+#[derive(Clone, Debug)]
+pub(crate) struct ForkRule {
+    pub(crate) tree: Arc<DomainTree>,
+    pub(crate) facts: Arc<Facts>,
+    pub(crate) rule: NumaImbalance,
+}
 
 /// How far placement looks for an idle CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,10 +116,48 @@ impl Machine {
         llc.or_else(|| near.iter().find_map(|&node| self.idle_on_node(node, from, id)))
     }
 
-    /// Where a new task goes: an idle CPU near its parent, else the shortest queue.
+    /// The CPU near which a task that is forked on `parent` is to start, by the rule of its policy.
+    fn fork_near(&self, parent: CpuId) -> CpuId {
+        let Some(ForkRule { tree, facts, rule }) = &self.forks else { return parent };
+        let node_of = facts.node_of();
+        let home = node_of[parent.index()];
+        if facts.numa_views(home).is_empty() {
+            return parent;
+        }
+        let mut stats = vec![GroupStats::default(); facts.nr_nodes()];
+        let balanced = |cpu: &CpuId| !tree.chain(*cpu).is_empty();
+        for cpu in self.online.iter().filter(balanced) {
+            let c = &self.cpus[cpu.index()];
+            let (load, util, runnable) = c.averages();
+            stats[usize::from(node_of[cpu.index()])].add(&GroupStats {
+                weight: 1,
+                nr_running: c.nr_running(),
+                idle_cpus: u32::from(c.state == CpuState::Idle),
+                load: Load(load),
+                util: Util(util),
+                runnable: Util(runnable),
+                capacity: c.capacity.max(Capacity(1)),
+                ..GroupStats::default()
+            });
+        }
+        match dst_node(*rule, tree, facts, &stats, home) {
+            node if node == home => parent,
+            node => {
+                let there = |cpu: &CpuId| balanced(cpu) && node_of[cpu.index()] == node;
+                let cpus = self.online.iter().filter(there);
+                cpus.min_by_key(|cpu| self.cpus[cpu.index()].nr_running()).unwrap_or(parent)
+            }
+        }
+    }
+
+    /// Where a new task goes: an idle CPU near its parent or on the node that the policy gives, else
+    /// the shortest queue.
     pub(super) fn place_new(&self, id: TaskId, parent: Option<CpuId>) -> CpuId {
         let start = || self.online.iter_wrap(CpuId(id.0 % self.width() as u32)).next();
-        let from = parent.or_else(start).unwrap_or_default();
+        let from = match parent {
+            Some(parent) if self.rules.placement == Placement::Anywhere => self.fork_near(parent),
+            _ => parent.or_else(start).unwrap_or_default(),
+        };
         let found = match self.rules.placement {
             Placement::Stay => None,
             Placement::Anywhere => self.idle_near(from, id),

@@ -4,7 +4,7 @@ use super::run::Next;
 use super::{Cause, Event, Machine, TaskId, TaskState};
 use crate::sim::program::{Gives, Op};
 use crate::sim::random::{Purpose, Stream};
-use crate::sim::task::Task;
+use crate::sim::task::{Copying, Task};
 use crate::units::{CpuId, Nanos};
 use std::sync::Arc;
 
@@ -93,6 +93,10 @@ impl Machine {
         for _ in 0..FREE_STEPS {
             let now = self.now;
             let task = &mut self.tasks[id.index()];
+            if let Some(copy) = task.copying.take() {
+                self.copied(copy, cpu);
+                continue;
+            }
             let Some(op) = program.get(task.pc as usize) else { return Next::End };
             task.pc += 1;
             match op {
@@ -192,37 +196,35 @@ impl Machine {
         Next::Sleep
     }
 
+    /// One of the two copies by which bytes go through a pipe, all in the cache.
     fn copying(&self, bytes: u64) -> f64 {
         match self.costs.copy_mb_s {
             0 => 0.0,
-            speed => bytes as f64 * 1000.0 / speed as f64,
+            speed => bytes as f64 * 1000.0 / (2 * speed) as f64,
         }
     }
 
-    /// True if there was room; otherwise the task waits and tries again.
+    /// Begins to write. False if there is no room: the task waits and tries again.
     fn write(&mut self, id: TaskId, pipe: u32, bytes: u64) -> bool {
         let cpu = self.tasks[id.index()].cpu;
-        let copying = self.copying(bytes);
-        let p = &mut self.objects.pipes[pipe as usize];
-        if p.level + bytes > p.capacity && p.level > 0 {
-            p.writers.push_back(id);
+        let p = &self.objects.pipes[pipe as usize];
+        if !p.has_room(bytes) {
+            self.objects.pipes[pipe as usize].writers.push_back(id);
             self.tasks[id.index()].pc -= 1;
             return false;
         }
-        p.level += bytes;
-        p.writer = Some(cpu);
-        let reader = p.readers.pop_front();
-        self.tasks[id.index()].left += copying;
-        if let Some(reader) = reader {
-            self.wake(reader, Some(cpu));
-        }
+        // The pages were last in the reader's caches. Whole lines are written: they have to be
+        // taken from there, but their old contents need not come.
+        let from = self.places.distance(p.reader.unwrap_or(cpu), cpu);
+        let take = self.costs.fetch(bytes, from, self.costs.copy_pct);
+        self.objects.pipes[pipe as usize].filling += bytes;
+        self.copy(id, pipe, Copying::Into(pipe, bytes), take, bytes);
         true
     }
 
-    /// True if the bytes were there; otherwise the task waits and tries again.
+    /// Begins to read. False if the bytes are not there: the task waits and tries again.
     fn read(&mut self, id: TaskId, pipe: u32, bytes: u64) -> bool {
         let cpu = self.tasks[id.index()].cpu;
-        let copying = self.copying(bytes);
         let p = &mut self.objects.pipes[pipe as usize];
         if p.level < bytes {
             p.readers.push_back(id);
@@ -230,16 +232,44 @@ impl Machine {
             return false;
         }
         p.level -= bytes;
+        p.draining += bytes;
         let from = p.writer.unwrap_or(cpu);
-        let writer = p.writers.pop_front();
-        self.totals.piped_bytes += bytes;
-        let transfer = self.fetch(from, cpu, bytes, self.costs.copy_pct);
-        let task = &mut self.tasks[id.index()];
-        task.left += copying;
-        task.transfer += transfer;
-        if let Some(writer) = writer {
-            self.wake(writer, Some(cpu));
-        }
+        let fetch = self.fetch(from, cpu, bytes, self.costs.copy_pct);
+        self.copy(id, pipe, Copying::OutOf(pipe, bytes), fetch, bytes);
         true
+    }
+
+    /// Begins a copy that has to get lines first; it spins for the pipe before that.
+    fn copy(&mut self, id: TaskId, pipe: u32, copy: Copying, lines: u64, bytes: u64) {
+        let copying = self.copying(bytes);
+        let hold = lines + copying as u64;
+        let spin = self.objects.pipes[pipe as usize].lock(self.now, hold);
+        let task = &mut self.tasks[id.index()];
+        task.copying = Some(copy);
+        task.left += copying;
+        task.transfer += spin + lines;
+    }
+
+    /// The task has done its copy: who waits for the data, or for the room, is woken.
+    fn copied(&mut self, copy: Copying, cpu: CpuId) {
+        let (Copying::Into(pipe, bytes) | Copying::OutOf(pipe, bytes)) = copy;
+        let p = &mut self.objects.pipes[pipe as usize];
+        let waiter = match copy {
+            Copying::Into(..) => {
+                p.filling -= bytes;
+                p.level += bytes;
+                p.writer = Some(cpu);
+                p.readers.pop_front()
+            }
+            Copying::OutOf(..) => {
+                p.draining -= bytes;
+                p.reader = Some(cpu);
+                self.totals.piped_bytes += bytes;
+                p.writers.pop_front()
+            }
+        };
+        if let Some(waiter) = waiter {
+            self.wake(waiter, Some(cpu));
+        }
     }
 }

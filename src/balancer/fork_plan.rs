@@ -1,0 +1,152 @@
+//! Where new tasks start: for each node a plan of when its forks go to other nodes, so that the host
+//! need not ask at a fork.
+
+use super::{Balancer, Config, Cx, Inner};
+use crate::balancer::host::Host;
+use crate::cpumask::Cpumask;
+use crate::domains::DomainTree;
+use crate::policy::facts::Facts;
+use crate::policy::fork::dst_node;
+use crate::policy::group_stats::GroupStats;
+use crate::policy::tunables::ForkPlacement;
+use crate::units::{CpuId, Nanos};
+
+/// Forks that a plan sends away.
+pub const FORK_PLAN_LEN: usize = 32;
+
+/// How long a plan is good for while there are rounds.
+const HOLD: Nanos = Nanos::from_ms(20);
+
+/// One fork that leaves its node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ForkStep {
+    /// From how many runnable tasks of the node on.
+    pub limit: u32,
+    /// The CPU at which it goes.
+    pub near: CpuId,
+}
+
+/// Which forks leave a node: the first to find the first step's limit reached goes where that step
+/// says, and so on; all others stay. A plan is about the node's own population, which the host counts
+/// at the fork, so that children that have ended are not held against those that come; what runs on
+/// other nodes is as it was when the plan was made, with the forks that it sent there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ForkPlan {
+    steps: [ForkStep; FORK_PLAN_LEN],
+    len: usize,
+}
+
+impl ForkPlan {
+    /// The steps in order; limits never fall.
+    pub fn steps(&self) -> &[ForkStep] {
+        &self.steps[..self.len]
+    }
+
+    fn push(&mut self, step: ForkStep) {
+        self.steps[self.len] = step;
+        self.len += 1;
+    }
+}
+
+/// What a balancer keeps for its nodes' plans.
+#[derive(Debug)]
+pub(super) struct Forks {
+    /// Nodes whose plans this balancer makes: those whose first CPU is in its shard.
+    homes: Vec<u16>,
+    /// All CPUs that are balanced.
+    all: Cpumask,
+    /// Until when, and under which configuration, the last plans hold.
+    made: Option<(Nanos, u64)>,
+    // Scratch space by node, sized once.
+    seen: Vec<GroupStats>,
+    with_forks: Vec<GroupStats>,
+}
+
+impl Forks {
+    pub(super) fn new(tree: &DomainTree, facts: &Facts, shard: &Cpumask) -> Self {
+        let width = facts.width();
+        let balanced = |cpu: &CpuId| !tree.chain(*cpu).is_empty();
+        let all = Cpumask::from_cpus(width, (0..width).map(CpuId::from).filter(balanced));
+        let mut first_of = vec![None; facts.nr_nodes()];
+        for cpu in all.iter() {
+            first_of[usize::from(facts.node_of()[cpu.index()])].get_or_insert(cpu);
+        }
+        let mine = |node: &u16| {
+            let first: Option<CpuId> = first_of[usize::from(*node)];
+            first.is_some_and(|cpu| shard.test(cpu)) && !facts.numa_views(*node).is_empty()
+        };
+        let homes: Vec<u16> = (0..facts.nr_nodes() as u16).filter(mine).collect();
+        let nr = if homes.is_empty() { 0 } else { facts.nr_nodes() };
+        let sums = || vec![GroupStats::default(); nr];
+        Self { homes, all, made: None, seen: sums(), with_forks: sums() }
+    }
+}
+
+impl Balancer {
+    /// Tells the host where tasks start that are forked on the shard's nodes, if that may have changed.
+    /// Meant to be called with every round.
+    pub fn publish_fork_plans<H: Host>(&mut self, host: &mut H, config: &Config) {
+        let Self { tree, facts, shared, inner, .. } = self;
+        let cx = Cx { tree, facts, shared, config };
+        let now = inner.view.now();
+        let holds = |(until, epoch)| now < until && epoch == config.epoch;
+        if inner.forks.homes.is_empty() || inner.forks.made.is_some_and(holds) {
+            return;
+        }
+        inner.forks.made = Some((now + HOLD, config.epoch));
+        let spreads = config.tunables.fork_placement == ForkPlacement::Numa;
+        if spreads {
+            inner.view.see(host, &inner.forks.all);
+            inner.add_up_nodes(cx);
+        }
+        for i in 0..inner.forks.homes.len() {
+            let home = inner.forks.homes[i];
+            let plan = if spreads { inner.fork_plan(cx, home) } else { ForkPlan::default() };
+            host.set_fork_plan(home, &plan);
+        }
+    }
+}
+
+impl Inner {
+    fn add_up_nodes(&mut self, cx: Cx) {
+        let node_of = cx.facts.node_of();
+        self.forks.seen.fill(GroupStats::default());
+        for cpu in self.forks.all.iter() {
+            let idle = self.view.idle_cpus.test(cpu);
+            let cpu_alone = GroupStats::of_cpu(self.view.snapshot.cpu(cpu), idle);
+            self.forks.seen[usize::from(node_of[cpu.index()])].add(&cpu_alone);
+        }
+    }
+
+    /// The plan of one node: how many tasks it may have before the rule sends the next one away, then
+    /// how many before it sends another, and so on until it is full.
+    fn fork_plan(&mut self, cx: Cx, home: u16) -> ForkPlan {
+        let rule = cx.config.tunables.numa_imbalance;
+        let Forks { all, seen, with_forks, .. } = &mut self.forks;
+        let node_of = cx.facts.node_of();
+        let cpus = &mut self.view.snapshot.cpus;
+        with_forks.copy_from_slice(seen);
+        let here = seen[usize::from(home)];
+        let mut plan = ForkPlan::default();
+        let mut population = 0;
+        while population <= here.weight && plan.steps().len() < FORK_PLAN_LEN {
+            with_forks[usize::from(home)] =
+                GroupStats { nr_running: population, idle_cpus: here.weight - population, ..here };
+            let to = dst_node(rule, cx.tree, cx.facts, with_forks, home);
+            if to == home {
+                population += 1;
+                continue;
+            }
+            let there = all.iter().filter(|cpu| node_of[cpu.index()] == to);
+            let Some(near) = there.min_by_key(|cpu| cpus[cpu.index()].nr_running) else { break };
+            with_forks[usize::from(to)].add_new_task();
+            // For the next step; taken back below.
+            cpus[near.index()].nr_running += 1;
+            plan.push(ForkStep { limit: population, near });
+        }
+        for step in plan.steps() {
+            cpus[step.near.index()].nr_running -= 1;
+        }
+        plan
+    }
+}

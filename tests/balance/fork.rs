@@ -1,0 +1,62 @@
+//! Where new tasks start: the plans that the balancer publishes for each node.
+
+use crate::lab::Lab;
+use scx_baton::balancer::ForkStep;
+use scx_baton::balancer::fake::regular_tree;
+use scx_baton::units::{CpuId, Nanos};
+
+fn publish(lab: &mut Lab) {
+    lab.host.now += Nanos::from_ms(100);
+    lab.balancer.round(&mut lab.host, &lab.config);
+    lab.balancer.publish_fork_plans(&mut lab.host, &lab.config);
+}
+
+fn step(limit: u32, near: u32) -> ForkStep {
+    ForkStep { limit, near: CpuId(near) }
+}
+
+#[test]
+fn a_plan_keeps_a_pair_and_then_goes_where_more_cpus_idle() {
+    let mut lab = Lab::new(regular_tree(2, 1, 4, 1));
+    publish(&mut lab);
+    // Two run here, then always one more than there; full at four.
+    let wanted = [step(2, 4), step(2, 5), step(3, 6), step(4, 7)];
+    assert_eq!(lab.host.fork_plans[0].steps(), wanted);
+    let back = wanted.map(|s| step(s.limit, s.near.0 - 4));
+    assert_eq!(lab.host.fork_plans[1].steps(), back);
+}
+
+#[test]
+fn what_runs_on_the_other_node_counts() {
+    let mut lab = Lab::new(regular_tree(2, 1, 4, 1));
+    lab.host.add_hogs(4, 1, 1);
+    lab.host.add_hogs(5, 1, 2);
+    publish(&mut lab);
+    assert_eq!(lab.host.fork_plans[0].steps(), [step(3, 6), step(4, 7)]);
+}
+
+#[test]
+fn a_full_machine_sends_nobody_away() {
+    let mut lab = Lab::new(regular_tree(2, 1, 4, 1));
+    (0..8).for_each(|cpu| lab.host.add_hogs(cpu, 2, 10 * cpu + 1));
+    publish(&mut lab);
+    assert_eq!(lab.host.fork_plans[0].steps(), []);
+}
+
+#[test]
+fn near_keeps_all_and_numa_comes_back() {
+    let mut lab = Lab::new(regular_tree(2, 1, 4, 1));
+    publish(&mut lab);
+    for (setting, nr) in [("near", 0), ("numa", 4)] {
+        lab.set(&format!("fork-placement={setting}"));
+        publish(&mut lab);
+        assert_eq!(lab.host.fork_plans[0].steps().len(), nr, "{setting}");
+    }
+}
+
+#[test]
+fn one_node_has_no_plan() {
+    let mut lab = Lab::new(regular_tree(1, 2, 4, 2));
+    publish(&mut lab);
+    assert!(lab.host.fork_plans.iter().all(|plan| plan.steps().is_empty()));
+}
