@@ -228,6 +228,8 @@ fn worker(w: &WorkerView) -> Value {
         "rounds": w.counters.total().rounds,
         "wakeups": m.wakeups.load(Ordering::Relaxed),
         "cpu_ns": m.cpu_ns.load(Ordering::Relaxed),
+        "round_p50_ns": m.rounds.quantile(0.5),
+        "round_p99_ns": m.rounds.quantile(0.99),
         "newidle_answers": w.newidle_latency.count(),
         "newidle_p50_ns": w.newidle_latency.quantile(0.5),
         "newidle_p99_ns": w.newidle_latency.quantile(0.99),

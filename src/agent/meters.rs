@@ -2,6 +2,8 @@
 
 use super::allocations::AllocationCounter;
 use super::clock;
+use crate::stats::latency::Latencies;
+use crate::units::Nanos;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One worker's running totals since it was ready. Written by the worker alone.
@@ -9,6 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Meters {
     pub(crate) wakeups: AtomicU64,
     pub(crate) cpu_ns: AtomicU64,
+    /// CPU time of a round with its way out of sleep and back, of one round in
+    /// [`ROUNDS_PER_LOOK`]. On a virtual machine whose host is busy a sum is what the host makes of
+    /// it; the median is not.
+    pub(crate) rounds: Latencies,
     pub(crate) minor_faults: AtomicU64,
     pub(crate) major_faults: AtomicU64,
     /// One more than the allocations made; 0 where they cannot be counted.
@@ -31,6 +37,8 @@ pub(crate) struct Meter<'a> {
     allocations: Option<AllocationCounter>,
     cpu_ns: u64,
     faults: (u64, u64),
+    /// CPU time at the end of the last round, if it was looked at.
+    looked: Option<Nanos>,
 }
 
 impl<'a> Meter<'a> {
@@ -39,7 +47,7 @@ impl<'a> Meter<'a> {
         let allocations = AllocationCounter::of_this_thread(alloc_entry)
             .map_err(|why| log::warn!("the agent's allocations are not counted: {why:#}"))
             .ok();
-        let mut meter = Self { to, allocations, cpu_ns: 0, faults: (0, 0) };
+        let mut meter = Self { to, allocations, cpu_ns: 0, faults: (0, 0), looked: None };
         // What reading costs the first time (a first touch) is not the worker's doing.
         meter.publish();
         meter.cpu_ns = clock::thread_cpu_time().0;
@@ -60,8 +68,12 @@ impl<'a> Meter<'a> {
     /// Counts one round; looks at the costs now and then only, since looking costs as well.
     pub(crate) fn woke(&mut self) {
         let rounds = self.to.wakeups.fetch_add(1, Ordering::Relaxed);
+        if let Some(before) = self.looked.take() {
+            self.to.rounds.note(clock::thread_cpu_time() - before);
+        }
         if rounds.is_multiple_of(ROUNDS_PER_LOOK) {
             self.publish();
+            self.looked = Some(clock::thread_cpu_time());
         }
     }
 }

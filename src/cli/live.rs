@@ -182,10 +182,11 @@ fn show_status(reply: &Value) -> String {
     ];
     for worker in reply["workers"].as_array().into_iter().flatten() {
         lines.push(format!(
-            "worker    CPUs {:<12} {} rounds, {:.3} s of CPU",
+            "worker    CPUs {:<12} {} rounds, {:.3} s of CPU, half of them below {:.0} us",
             worker["cpus"].as_str().unwrap_or_default(),
             worker["rounds"],
-            number(&worker["cpu_ns"]) as f64 / 1e9
+            number(&worker["cpu_ns"]) as f64 / 1e9,
+            number(&worker["round_p50_ns"]) as f64 / 1e3
         ));
     }
     let counters = &reply["counters"];
