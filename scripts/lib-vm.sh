@@ -9,6 +9,8 @@ KERNELS='6.16.3 6.17.13 6.18.15 6.19.14 7.0.13 7.1.13 7.2.12 7.3.4'
 # vm_shape NAME: prints CPUs and nodes as virtme-ng and QEMU take them, one argument a line.
 vm_shape() {
     case $1 in
+    # As many as the host may have: nothing waits for a real CPU.
+    1n2) printf '%s\n' --cpus 2,sockets=1,cores=2 -m 3G ;;
     1n4) printf '%s\n' --cpus 4,sockets=1,cores=4 -m 3G ;;
     2n8)
         printf '%s\n' --cpus 8,sockets=2,cores=4 -m 4G --numa 2G,cpus=0-3 --numa 2G,cpus=4-7 \
@@ -27,7 +29,7 @@ vm_shape() {
     *) die "no shape \`$1\`; there are: $(vm_shapes)" ;;
     esac
 }
-vm_shapes() { echo '1n4 2n8 2u8 4n16'; }
+vm_shapes() { echo '1n2 1n4 2n8 2u8 4n16'; }
 
 kernel_image() { # kernel_image VERSION: path of its vmlinuz
     local dir="$CACHE/kernel/$1" release="$1+deb13-cloud-amd64" f

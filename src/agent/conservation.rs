@@ -3,7 +3,7 @@
 
 use super::live::Live;
 use super::live_host::LiveHost;
-use crate::balancer::{Config, Host, Snapshot, TaskView, Waiting, WorkConservation};
+use crate::balancer::{Config, Host, Snapshot, TaskView, Waiting, WhyIdle, WorkConservation};
 use crate::cpumask::Cpumask;
 use crate::policy::skip::SkipReason;
 use crate::stats::decision_log::Verdict;
@@ -45,11 +45,12 @@ impl Conservation {
         let idle = |cpu: &CpuId| snapshot.cpu(*cpu).idle && snapshot.cpu(*cpu).nr_running == 0;
         if let Some(dst) = self.cpus.iter().find(idle) {
             for src in self.cpus.iter().filter(|c| snapshot.cpu(*c).nr_running > 1) {
+                let since = host.queued_since(src);
                 host.list_queue(src, dst, &mut self.listed);
                 for task in self.listed.iter().filter(|t| !t.migration_disabled) {
                     let Some(allowed) = self.allowed.get_mut(self.waiting.len()) else { break };
                     if host.affinity(task.key, allowed) {
-                        self.waiting.push(Waiting { task: task.key, cpu: src });
+                        self.waiting.push(Waiting { task: task.key, cpu: src, since });
                     }
                 }
             }
@@ -61,8 +62,11 @@ impl Conservation {
         };
         let limit = Nanos::from_ms(u64::from(config.tunables.wc_limit_ms));
         let before = self.checker.violations();
-        self.checker
-            .check(&self.snapshot, &self.cpus, limit, waiting, may_run, |cpu| last_skip(live, cpu));
+        let why = |cpu, src| match host.reacts(cpu, src, snapshot, limit) {
+            false => Some(WhyIdle::NoReaction),
+            true => last_skip(live, cpu).map(WhyIdle::Skipped),
+        };
+        self.checker.check(&self.snapshot, &self.cpus, limit, waiting, may_run, why);
         if self.checker.violations() != before {
             live.note_violations(&self.checker);
         }

@@ -35,6 +35,8 @@ pub(crate) struct WorkerView {
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct ConservationView {
     violations: u64,
+    /// Of these: for want of a CPU's reaction.
+    no_reaction: u64,
     longest_ns: u64,
     first: Option<Violation>,
 }
@@ -110,6 +112,7 @@ impl Live {
     pub(crate) fn note_violations(&self, checker: &WorkConservation) {
         *self.conservation() = ConservationView {
             violations: checker.violations(),
+            no_reaction: checker.no_reaction(),
             longest_ns: checker.longest().0,
             first: checker.first().copied(),
         };

@@ -120,6 +120,28 @@ impl<'a> LiveHost<'a> {
         Some(PullReport { cpu, pulled, left_out, cost, at: Nanos(pull.at) })
     }
 
+    /// Since when something has always waited on the CPU, while something does.
+    pub(crate) fn queued_since(&self, cpu: CpuId) -> Nanos {
+        let record = self.tables.cpus.ptr(cpu.index());
+        // SAFETY: `record` is inside the mapping; volatile because the BPF side writes it.
+        Nanos(unsafe { (&raw const (*record).queued_since).read_volatile() })
+    }
+
+    /// Whether both CPUs do what they have to do about a task that waits on `src` while `idle` idles. An
+    /// idle CPU that was told of work uses its plan; a CPU with a queue runs something, and ticks.
+    pub(crate) fn reacts(&self, idle: CpuId, src: CpuId, at: &Snapshot, limit: Nanos) -> bool {
+        let idle = self.tables.cpus.ptr(idle.index());
+        let queue = self.tables.cpus.ptr(src.index());
+        // SAFETY: the records are inside the mapping; volatile because the BPF side writes them.
+        let (told, told_at, ticked_at) = unsafe {
+            let told = (&raw const (*idle).told).read_volatile();
+            let told_at = Nanos((&raw const (*idle).told_at).read_volatile());
+            (told, told_at, Nanos((&raw const (*queue).ticked_at).read_volatile()))
+        };
+        let is_late = told == intf::baton_told_BATON_TOLD && at.now - told_at > Nanos(limit.0 / 2);
+        !is_late && at.cpu(src).current != TaskKey::default() && at.now - ticked_at <= limit
+    }
+
     /// Since when the CPU waits for a newidle pass by the agent, if it does.
     pub(crate) fn asked_at(&self, cpu: CpuId) -> Option<Nanos> {
         let record = self.tables.cpus.ptr(cpu.index());
@@ -237,7 +259,8 @@ fn view(raw: &intf::baton_cpu, full: Capacity, largest: Capacity, now: Nanos) ->
         capacity_orig: full,
         misfit_load: if full < largest { misfit_load(raw, capacity, now) } else { Load::ZERO },
         idle: raw.state == intf::baton_cpu_state_BATON_CPU_IDLE,
-        idle_since: Nanos(raw.idle_since),
+        // A CPU that runs the agent alone counts as idle, from this moment.
+        idle_since: if raw.idle_since == 0 { now } else { Nanos(raw.idle_since) },
         avg_idle: Nanos(raw.avg_idle),
         current: TaskKey::from_bits(raw.curr_key),
     }

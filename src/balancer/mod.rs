@@ -25,7 +25,7 @@ pub use host::{CpuView, Host, MoveOutcome, NR_MIGRATE, Snapshot, TaskView};
 pub use pull_plan::{DICE_THROWN, DICED_LEVELS, PULL_PLAN_LEN, PullPlan, PullReport};
 pub use recent::UNDONE_WITHIN;
 pub use shared::Shared;
-pub use work_conservation::{Violation, Waiting, WorkConservation};
+pub use work_conservation::{Violation, Waiting, WhyIdle, WorkConservation};
 
 use crate::cpumask::Cpumask;
 use crate::domains::{DomainTree, Link};

@@ -140,9 +140,10 @@ static __always_inline void cpu_state_set(struct baton_cpu *c, u32 state, u64 no
 }
 
 /* One more task waits on @c. */
-static __always_inline void queued_inc(struct baton_cpu *c)
+static __always_inline void queued_inc(struct baton_cpu *c, u64 now)
 {
-	__sync_fetch_and_add(&c->nr_queued, 1);
+	if (__sync_fetch_and_add(&c->nr_queued, 1) <= 0)
+		c->queued_since = now;
 	if (!globals.overloaded)
 		globals.overloaded = 1;
 }
@@ -173,7 +174,7 @@ static __noinline int place_enter(u64 place, u64 load, u64 runnable, u64 now)
 	__sync_fetch_and_add(&c->nr_runnable, 1);
 	__sync_fetch_and_add(&c->sum_weight, PLACE_WEIGHT(place));
 	if (place & PLACE_WAITING)
-		queued_inc(c);
+		queued_inc(c, now);
 	c->load += load;
 	c->runnable += runnable;
 	return 0;
@@ -193,7 +194,7 @@ static __always_inline u64 place_set(struct task_ctx *t, u64 place, u64 now)
 		struct baton_cpu *c = cpu_ctx(PLACE_CPU(place));
 
 		if (c && place & PLACE_WAITING)
-			queued_inc(c);
+			queued_inc(c, now);
 		else if (c)
 			__sync_fetch_and_sub(&c->nr_queued, 1);
 		return old;

@@ -125,7 +125,7 @@ struct baton_cpu {
 	u64 vtime_now;    /* vtime of the last task that started here */
 	u32 home; /* which fork plan is for its node, none beyond the last; written by the agent */
 	u32 next_in_home; /* the node's next CPU, in a ring; written by the agent */
-	u64 queue_pad[1];
+	u64 queued_since; /* since when something has always waited, while something does */
 
 	/* The CPU itself: written by programs that run on it. */
 	u64 state_at;   /* time of the two averages below */
@@ -155,7 +155,8 @@ struct baton_cpu {
 	u64 nr_pulls;
 	u64 plan_uses; /* how often the CPU used its plan */
 	u64 told_at;   /* when it was last told of work while idle */
-	u64 pulls_pad[5];
+	u64 ticked_at; /* the last tick of a task of ours */
+	u64 pulls_pad[4];
 
 	/* A request to push the running task away: written by the push program and cleared by
 	 * compare-exchange by whoever carries it out or gives it up. */

@@ -4,7 +4,7 @@ use super::Event;
 use super::costs::{Access, Cause, LineId, MASK_LINE, Site};
 use super::engine::{Change, Executors, Sim};
 use super::machine::{CpuState, Machine};
-use crate::balancer::Balancer;
+use crate::balancer::{Balancer, WhyIdle};
 use crate::domains::LevelKind;
 use crate::policy::serialize::SerializeGuard;
 use crate::policy::skip::SkipReason;
@@ -273,7 +273,10 @@ impl Sim {
             limit,
             &self.waiting,
             |w, cpu| machine.may_run(w.task, cpu),
-            |cpu| last_skip(balancers.get(worker_of[cpu.index()] as usize)?, cpu),
+            |cpu, _| {
+                let balancer = balancers.get(worker_of[cpu.index()] as usize)?;
+                last_skip(balancer, cpu).map(WhyIdle::Skipped)
+            },
         );
     }
 

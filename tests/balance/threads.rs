@@ -3,7 +3,8 @@
 use crate::lab::TICK;
 use scx_baton::balancer::fake::{FakeHost, regular_tree};
 use scx_baton::balancer::{
-    Balancer, ConfigCell, Host, MoveOutcome, PullPlan, Shared, Snapshot, TaskView, WorkConservation,
+    Balancer, ConfigCell, Host, MoveOutcome, PullPlan, Shared, Snapshot, TaskView, WhyIdle,
+    WorkConservation,
 };
 use scx_baton::cpumask::Cpumask;
 use scx_baton::policy::{Facts, Tunables};
@@ -110,8 +111,8 @@ fn work_is_conserved_soon_after_a_bad_start() {
         lab.run(1);
         lab.host.observe(&all, &mut snapshot);
         let log = lab.balancer.decisions();
-        let why = |cpu| match log.last_for(cpu)?.verdict {
-            Verdict::Skipped(reason) => Some(reason),
+        let why = |cpu, _| match log.last_for(cpu)?.verdict {
+            Verdict::Skipped(reason) => Some(WhyIdle::Skipped(reason)),
             Verdict::Moved(_) => None,
         };
         let waiting = lab.host.waiting();

@@ -136,10 +136,14 @@ impl FakeHost {
         }
     }
 
-    /// What waits in all queues.
+    /// What waits in all queues, since the beginning as far as is known.
     pub fn waiting(&self) -> Vec<Waiting> {
         let queue = |(cpu, queue): (usize, &Vec<FakeTask>)| {
-            let waits = move |t: &FakeTask| Waiting { task: t.key, cpu: CpuId::from(cpu) };
+            let waits = move |t: &FakeTask| Waiting {
+                task: t.key,
+                cpu: CpuId::from(cpu),
+                since: Nanos::ZERO,
+            };
             queue.iter().skip(1).map(waits).collect::<Vec<_>>()
         };
         self.queues.iter().enumerate().flat_map(queue).collect()

@@ -33,6 +33,8 @@ pub(crate) struct Queued {
 pub(crate) struct Cpu {
     pub(crate) state: CpuState,
     pub(crate) queue: VecDeque<Queued>,
+    /// Since when the queue has not been empty.
+    pub(crate) waiting_since: Nanos,
     pub(crate) min_vtime: u64,
     pub(crate) sum_weight: u64,
     pub(crate) capacity: Capacity,
@@ -77,6 +79,7 @@ impl Cpu {
         Self {
             state: CpuState::Offline,
             queue: VecDeque::new(),
+            waiting_since: Nanos::ZERO,
             min_vtime: 0,
             sum_weight: 0,
             capacity,
@@ -157,7 +160,10 @@ impl Cpu {
         self.time[cause as usize] += ns;
     }
 
-    pub(crate) fn enqueue(&mut self, queued: Queued) {
+    pub(crate) fn enqueue(&mut self, queued: Queued, now: Nanos) {
+        if self.queue.is_empty() {
+            self.waiting_since = now;
+        }
         // Most come last.
         let mut at = self.queue.len();
         while at > 0 && self.queue[at - 1] > queued {

@@ -111,8 +111,11 @@ impl Machine {
     pub(crate) fn waiting(&self, into: &mut Vec<Waiting>) {
         into.clear();
         for (i, cpu) in self.cpus.iter().enumerate() {
-            let waiting =
-                |task: TaskId| Waiting { task: self.tasks[task.index()].key, cpu: CpuId::from(i) };
+            let waiting = |task: TaskId| Waiting {
+                task: self.tasks[task.index()].key,
+                cpu: CpuId::from(i),
+                since: cpu.waiting_since + self.clock_ahead,
+            };
             into.extend(cpu.queue.iter().map(|q| waiting(q.task)));
         }
     }

@@ -67,7 +67,7 @@ impl Machine {
         }
         c.sum_weight += task.weight.0;
         let queued = Queued { vtime: task.vtime, seq: self.queued, task: id };
-        c.enqueue(queued);
+        c.enqueue(queued, now);
         match c.state {
             CpuState::Idle => {
                 self.leave_idle(cpu);
@@ -316,7 +316,7 @@ impl Machine {
             let task = &self.tasks[id.index()];
             let c = &mut self.cpus[cpu.index()];
             c.sum_weight += task.weight.0;
-            c.enqueue(Queued { vtime: task.vtime, seq: self.queued, task: id });
+            c.enqueue(Queued { vtime: task.vtime, seq: self.queued, task: id }, now);
         } else {
             let to = self.place(id, None);
             self.enqueue(id, to);
