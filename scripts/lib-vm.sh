@@ -140,7 +140,7 @@ vm_boot() {
     tail -n +1 -s 0.2 -f --pid=$pid "$dir/stderr" >&2 &
     tail_pid=$!
     # shellcheck disable=SC2064  # this machine's group
-    trap "kill -- -$pid 2>/dev/null" EXIT
+    trap "kill -- -$pid 2>/dev/null; rm -rf '$dir'" EXIT
     while [ ! -e "$dir/started" ] && kill -0 $pid 2>/dev/null && [ $waited -lt $BOOT_PATIENCE ]; do
         sleep 1
         waited=$((waited + 1))

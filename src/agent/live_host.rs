@@ -7,7 +7,7 @@ use super::clock;
 use super::loader::Tables;
 use super::programs::Programs;
 use super::roster::Roster;
-use crate::avg;
+use crate::avg::{AVG_SHIFT, Decay};
 use crate::balancer::{
     CpuView, DICE_THROWN, DICED_LEVELS, FORK_PLAN_LEN, ForkPlan, Host, MoveOutcome, NR_MIGRATE,
     PULL_PLAN_LEN, PullPlan, PullReport, Snapshot, TaskView,
@@ -23,13 +23,24 @@ const _: () = assert!(DICED_LEVELS == intf::baton_consts_BATON_DICED_LEVELS as u
 const _: () = assert!(DICE_THROWN == intf::baton_consts_BATON_DICE_THROWN);
 const _: () = assert!(DICE_THROWN == u32::BITS);
 const _: () = assert!(FORK_PLAN_LEN == intf::baton_consts_BATON_FORK_PLAN_LEN as usize);
-const _: () = assert!(avg::AVG_SHIFT == intf::baton_consts_BATON_AVG_SHIFT);
+const _: () = assert!(AVG_SHIFT == intf::baton_consts_BATON_AVG_SHIFT);
 const _: () = assert!(align_of::<intf::baton_slot>() >= align_of::<AtomicU32>());
 const _: () = assert!(MoveOutcome::ALL.len() == intf::baton_outcome_BATON_NR_OUTCOMES as usize);
 
 /// How long a push may take before it is given up: the CPU has to reschedule.
 const PUSH_PATIENCE: Nanos = Nanos::from_ms(2);
 const PUSH_POLL: Duration = Duration::from_micros(50);
+
+/// The field of a record inside the mapping. Field by field: most of a record is about other things,
+/// on cache lines of their own.
+macro_rules! read {
+    ($record:expr, $field:ident) => {{
+        let record: *const intf::baton_cpu = $record;
+        // SAFETY: every record that is passed here is inside the mapping; volatile because the BPF
+        // side writes it.
+        unsafe { (&raw const (*record).$field).read_volatile() }
+    }};
+}
 
 /// One worker's handle on the machine.
 pub(crate) struct LiveHost<'a> {
@@ -73,10 +84,7 @@ impl<'a> LiveHost<'a> {
 
     /// Whether nothing runs on the CPU now.
     pub(crate) fn is_idle(&self, cpu: CpuId) -> bool {
-        let record = self.tables.cpus.ptr(cpu.index());
-        // SAFETY: `record` is inside the mapping; volatile because the BPF side writes it.
-        let state = unsafe { (&raw const (*record).state).read_volatile() };
-        state == intf::baton_cpu_state_BATON_CPU_IDLE
+        read!(self.tables.cpus.ptr(cpu.index()), state) == intf::baton_cpu_state_BATON_CPU_IDLE
     }
 
     /// Sets the agent's clock by the BPF component's, unless whoever woke the worker has told the
@@ -102,8 +110,7 @@ impl<'a> LiveHost<'a> {
     pub(crate) fn next_pull(&mut self, cpu: CpuId) -> Option<PullReport> {
         const KEPT: u64 = intf::baton_consts_BATON_NR_PULLS as u64;
         let record = self.tables.cpus.ptr(cpu.index());
-        // SAFETY: `record` is inside the mapping; volatile because the BPF side writes it.
-        let made = unsafe { (&raw const (*record).nr_pulls).read_volatile() };
+        let made = read!(record, nr_pulls);
         let read = &mut self.pulls_read[cpu.index()];
         if *read >= made {
             return None;
@@ -122,31 +129,22 @@ impl<'a> LiveHost<'a> {
 
     /// Since when something has always waited on the CPU, while something does.
     pub(crate) fn queued_since(&self, cpu: CpuId) -> Nanos {
-        let record = self.tables.cpus.ptr(cpu.index());
-        // SAFETY: `record` is inside the mapping; volatile because the BPF side writes it.
-        Nanos(unsafe { (&raw const (*record).queued_since).read_volatile() })
+        Nanos(read!(self.tables.cpus.ptr(cpu.index()), queued_since))
     }
 
     /// Whether both CPUs do what they have to do about a task that waits on `src` while `idle` idles. An
     /// idle CPU that was told of work uses its plan; a CPU with a queue runs something, and ticks.
     pub(crate) fn reacts(&self, idle: CpuId, src: CpuId, at: &Snapshot, limit: Nanos) -> bool {
-        let idle = self.tables.cpus.ptr(idle.index());
-        let queue = self.tables.cpus.ptr(src.index());
-        // SAFETY: the records are inside the mapping; volatile because the BPF side writes them.
-        let (told, told_at, ticked_at) = unsafe {
-            let told = (&raw const (*idle).told).read_volatile();
-            let told_at = Nanos((&raw const (*idle).told_at).read_volatile());
-            (told, told_at, Nanos((&raw const (*queue).ticked_at).read_volatile()))
-        };
+        let (idle, queue) = (self.tables.cpus.ptr(idle.index()), self.tables.cpus.ptr(src.index()));
+        let (told, told_at) = (read!(idle, told), Nanos(read!(idle, told_at)));
+        let ticked_at = Nanos(read!(queue, ticked_at));
         let is_late = told == intf::baton_told_BATON_TOLD && at.now - told_at > Nanos(limit.0 / 2);
         !is_late && at.cpu(src).current != TaskKey::default() && at.now - ticked_at <= limit
     }
 
     /// Since when the CPU waits for a newidle pass by the agent, if it does.
     pub(crate) fn asked_at(&self, cpu: CpuId) -> Option<Nanos> {
-        let record = self.tables.cpus.ptr(cpu.index());
-        // SAFETY: `record` is inside the mapping; volatile because the BPF side writes it.
-        let at = unsafe { (&raw const (*record).ask_at).read_volatile() };
+        let at = read!(self.tables.cpus.ptr(cpu.index()), ask_at);
         (at != 0).then_some(Nanos(at))
     }
 
@@ -238,47 +236,44 @@ impl<'a> LiveHost<'a> {
 
 /// One CPU's record, decayed to `now`. `full` is what the CPU gives undisturbed, `largest` what
 /// the largest one does.
-fn view(raw: &intf::baton_cpu, full: Capacity, largest: Capacity, now: Nanos) -> CpuView {
-    let nr_running = raw.nr_runnable.max(0) as u32;
-    let since = |at: u64| now - Nanos(at);
-    let share = |value, state| {
-        avg::read(value, if raw.state == state { 1024 } else { 0 }, since(raw.state_at))
-    };
-    let other = share(raw.other, intf::baton_cpu_state_BATON_CPU_OTHER).min(1024);
+fn view(record: *const intf::baton_cpu, full: Capacity, largest: Capacity, now: Nanos) -> CpuView {
+    let nr_running = read!(record, nr_runnable).max(0) as u32;
+    let state = read!(record, state);
+    let since = |at: u64| Decay::over(now - Nanos(at));
+    let (in_state, in_queue) = (since(read!(record, state_at)), since(read!(record, queue_avg_at)));
+    let share = |value, of| in_state.read(value, if state == of { 1024 } else { 0 });
+    let other = share(read!(record, other), intf::baton_cpu_state_BATON_CPU_OTHER).min(1024);
     let capacity = Capacity((full.0 * (1024 - other) / 1024).max(1));
+    let idle_since = read!(record, idle_since);
     CpuView {
         nr_running,
-        load: Load(avg::read(raw.load, raw.sum_weight, since(raw.queue_avg_at))),
-        util: Util(share(raw.util, intf::baton_cpu_state_BATON_CPU_OURS)),
-        runnable: Util(avg::read(
-            raw.runnable,
-            u64::from(nr_running) << 10,
-            since(raw.queue_avg_at),
-        )),
+        load: Load(in_queue.read(read!(record, load), read!(record, sum_weight))),
+        util: Util(share(read!(record, util), intf::baton_cpu_state_BATON_CPU_OURS)),
+        runnable: Util(in_queue.read(read!(record, runnable), u64::from(nr_running) << 10)),
         capacity,
         capacity_orig: full,
-        misfit_load: if full < largest { misfit_load(raw, capacity, now) } else { Load::ZERO },
-        idle: raw.state == intf::baton_cpu_state_BATON_CPU_IDLE,
+        misfit_load: if full < largest { misfit_load(record, capacity, now) } else { Load::ZERO },
+        idle: state == intf::baton_cpu_state_BATON_CPU_IDLE,
         // A CPU that runs the agent alone counts as idle, from this moment.
-        idle_since: if raw.idle_since == 0 { now } else { Nanos(raw.idle_since) },
-        avg_idle: Nanos(raw.avg_idle),
-        current: TaskKey::from_bits(raw.curr_key),
+        idle_since: if idle_since == 0 { now } else { Nanos(idle_since) },
+        avg_idle: Nanos(read!(record, avg_idle)),
+        current: TaskKey::from_bits(read!(record, curr_key)),
     }
 }
 
 /// Load of the running task if it needs more than the CPU has (kernel: `task_fits_capacity`,
 /// which leaves a fifth of the capacity as margin).
-fn misfit_load(raw: &intf::baton_cpu, capacity: Capacity, now: Nanos) -> Load {
-    if raw.curr_key == 0 {
+fn misfit_load(record: *const intf::baton_cpu, capacity: Capacity, now: Nanos) -> Load {
+    if read!(record, curr_key) == 0 {
         return Load::ZERO;
     }
-    let ran = now - Nanos(raw.curr_since);
-    let util = avg::read(raw.curr_util, 1024, ran);
+    let ran = Decay::over(now - Nanos(read!(record, curr_since)));
+    let util = ran.read(read!(record, curr_util), 1024);
     if util * 1280 <= capacity.0 * 1024 {
         return Load::ZERO;
     }
     // A misfit of weight next to nothing is a misfit all the same.
-    Load(avg::read(raw.curr_load, u64::from(raw.curr_weight), ran).max(1))
+    Load(ran.read(read!(record, curr_load), u64::from(read!(record, curr_weight))).max(1))
 }
 
 fn task_view(raw: &intf::baton_task) -> TaskView {
@@ -324,7 +319,7 @@ impl Host for LiveHost<'_> {
         for cpu in cpus.iter() {
             let i = cpu.index();
             snapshot.cpus[i] =
-                view(&self.tables.cpus.read(i), self.capacities[i], self.largest, snapshot.now);
+                view(self.tables.cpus.ptr(i), self.capacities[i], self.largest, snapshot.now);
         }
     }
 
