@@ -91,3 +91,9 @@ BUILD_PACKAGES=(
     "clang-$LLVM_VERSION" "libclang-$LLVM_VERSION-dev" "llvm-$LLVM_VERSION" gcc make git
     libelf-dev zlib1g-dev libseccomp-dev pkg-config ca-certificates
 )
+
+# Everything that is built in release mode, up to date.
+build_release() {
+    need_apt "building" "${BUILD_PACKAGES[@]}"
+    quietly "cargo build" build.log cargo build --release --bins --examples
+}

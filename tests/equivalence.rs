@@ -9,10 +9,11 @@ use scx_baton::domains::SdFlags;
 use scx_baton::policy::IdleType::{self, Idle, NewlyIdle, NotIdle};
 use scx_baton::policy::MigrationType;
 use scx_baton::policy::decide::{Ending, PassOutcome, settle};
+use scx_baton::policy::fork::find_dst_group;
 use scx_baton::policy::interval::{Pace, balance_interval};
 use scx_baton::policy::newidle::{update_avg_idle, update_newidle_cost, update_newidle_stats};
 use scx_baton::policy::tunables::NumaImbalance;
-use scx_baton::policy::{LevelState, SkipReason};
+use scx_baton::policy::{GroupStats, LevelState, SkipReason};
 use scx_baton::units::{Capacity, CpuId, Load, Nanos, TaskKey, Util};
 
 struct Row {
@@ -175,6 +176,28 @@ fn nodes(rule: NumaImbalance, imb_numa_nr: u32, here: u32, there: u32) -> String
     s.hogs(0..here, 1);
     s.hogs(16..16 + there, 1);
     plan_of(&s, 15, 1, Idle)
+}
+
+/// Where a task forked on node 0 goes: two nodes of 16 CPUs with so many hogs each, and the load of
+/// each hog.
+fn fork(rule: NumaImbalance, imb_numa_nr: u32, here: (u32, u64), there: (u32, u64)) -> String {
+    let mut s = Situation::new(regular_tree(2, 1, 16, 1));
+    s.domain(0, 1).imb_numa_nr = imb_numa_nr;
+    let group = |(tasks, load): (u32, u64)| GroupStats {
+        weight: 16,
+        nr_running: tasks,
+        idle_cpus: 16_u32.saturating_sub(tasks),
+        load: Load(load * u64::from(tasks)),
+        util: Util(1024 * u64::from(tasks.min(16))),
+        runnable: Util(1024 * u64::from(tasks)),
+        capacity: Capacity(16 * 1024),
+        ..Default::default()
+    };
+    let others = std::iter::once(group(there));
+    match find_dst_group(rule, s.domain(0, 1), group(here), others) {
+        Some(_) => "leaves".into(),
+        None => "stays".into(),
+    }
 }
 
 fn interval(ms: u64, busy: bool, cpus: u32) -> String {
@@ -743,6 +766,43 @@ const ROWS: &[Row] = &[
     }),
     row("sched_balance_rq:14002", "balanced after all were bound", "kept", || {
         mark(Ending::Balanced, false, true, 0)
+    }),
+    row("sched_balance_find_dst_group:12772", "has_spare here, fully_busy there", "stays", || {
+        fork(KERNEL, 4, (9, 1024), (16, 1024))
+    }),
+    row("sched_balance_find_dst_group:12779", "fully_busy here, has_spare there", "leaves", || {
+        fork(KERNEL, 4, (16, 1024), (15, 1024))
+    }),
+    row("sched_balance_find_dst_group:12858", "14 idle here, 16 there: 2 ≤ 2", "stays", || {
+        fork(KERNEL, 4, (2, 1024), (0, 0))
+    }),
+    row("sched_balance_find_dst_group:12858", "13 idle here, 16 there: 3 > 2", "leaves", || {
+        fork(KERNEL, 4, (3, 1024), (0, 0))
+    }),
+    deviation(
+        "sched_balance_find_dst_group:12858",
+        "3 here and the new one, none there, imb 4: corrected",
+        "leaves",
+        || fork(CORRECTED, 4, (3, 1024), (0, 0)),
+    ),
+    row(
+        "sched_balance_find_dst_group:12858",
+        "4 here and the new one, none there, imb 4",
+        "leaves",
+        || fork(CORRECTED, 4, (4, 1024), (0, 0)),
+    ),
+    row("sched_balance_find_dst_group:12873", "10 idle here, 9 there", "stays", || {
+        fork(KERNEL, 4, (6, 1024), (7, 1024))
+    }),
+    // Load per full CPU, 1,024 × tasks / 16; the margin is 1,024 × 17 % = 174.
+    row("sched_balance_find_dst_group:12798", "2,048 here, 1,920 + 174 there", "stays", || {
+        fork(KERNEL, 4, (32, 1024), (30, 1024))
+    }),
+    row("sched_balance_find_dst_group:12810", "2,048 × 100 ≤ 117 × 1,792", "stays", || {
+        fork(KERNEL, 4, (32, 1024), (28, 1024))
+    }),
+    row("sched_balance_find_dst_group:12810", "2,048 × 100 > 117 × 1,728", "leaves", || {
+        fork(KERNEL, 4, (32, 1024), (27, 1024))
     }),
     row("update_newidle_cost:14232", "a new maximum counts at once", "900", || {
         let mut s = state();

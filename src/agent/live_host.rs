@@ -287,7 +287,8 @@ fn task_view(raw: &intf::baton_task) -> TaskView {
         allowed_on_dst: has(intf::baton_task_flags_BATON_TASK_ALLOWED),
         migration_disabled: has(intf::baton_task_flags_BATON_TASK_NO_MIGRATE),
         percpu_kthread: has(intf::baton_task_flags_BATON_TASK_PERCPU_KTHREAD),
-        running: has(intf::baton_task_flags_BATON_TASK_RUNNING),
+        // What is listed waits.
+        running: false,
     }
 }
 

@@ -129,9 +129,9 @@ impl Inner {
         let here = seen[usize::from(home)];
         let mut plan = ForkPlan::default();
         let mut population = 0;
-        while population <= here.weight && plan.steps().len() < FORK_PLAN_LEN {
-            with_forks[usize::from(home)] =
-                GroupStats { nr_running: population, idle_cpus: here.weight - population, ..here };
+        let last = here.weight.max(here.nr_running) + FORK_PLAN_LEN as u32;
+        while population <= last && plan.steps().len() < FORK_PLAN_LEN {
+            with_forks[usize::from(home)] = here.with_tasks(population);
             let to = dst_node(rule, cx.tree, cx.facts, with_forks, home);
             if to == home {
                 population += 1;

@@ -204,7 +204,6 @@ enum baton_task_flags {
 	BATON_TASK_ALLOWED = 1,        /* affinity allows the destination */
 	BATON_TASK_NO_MIGRATE = 2,     /* migration is disabled for now */
 	BATON_TASK_PERCPU_KTHREAD = 4, /* kernel thread bound to one CPU */
-	BATON_TASK_RUNNING = 8,        /* running, not waiting */
 };
 
 /* One listed task. Averages are decayed to the time of the listing. */

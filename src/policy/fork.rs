@@ -10,6 +10,12 @@ use crate::policy::tunables::NumaImbalance;
 use crate::units::{Load, Util, Weight};
 use std::cmp::Ordering;
 
+/// As what a new task counts: a full load, half a CPU's utilisation (kernel:
+/// `init_entity_runnable_average`, `post_init_entity_util_avg`).
+const NEW_LOAD: Load = Load(Weight::NICE_0.0);
+const NEW_UTIL: Util = Util(512);
+const NEW_RUNNABLE: Util = Util(1024);
+
 /// Position among the other groups of the one that should take a new task of the local group, if one
 /// should (kernel: `sched_balance_find_dst_group`). A pinned group counts like any other here.
 pub fn find_dst_group(
@@ -98,14 +104,29 @@ pub fn dst_node(
 }
 
 impl GroupStats {
-    /// One more task, as a new one counts: a full load, half a CPU's utilisation (kernel:
-    /// `init_entity_runnable_average`, `post_init_entity_util_avg`).
+    /// The same CPUs with another number of tasks, each of which counts as those here do on average,
+    /// or as new ones if there are none.
+    pub fn with_tasks(&self, nr: u32) -> Self {
+        let (wanted, there) = (u64::from(nr), u64::from(self.nr_running));
+        let scale =
+            |sum: u64, of_new: u64| (sum * wanted).checked_div(there).unwrap_or(of_new * wanted);
+        Self {
+            nr_running: nr,
+            idle_cpus: self.weight.saturating_sub(nr),
+            load: Load(scale(self.load.0, NEW_LOAD.0)),
+            util: Util(scale(self.util.0, NEW_UTIL.0).min(self.capacity.0)),
+            runnable: Util(scale(self.runnable.0, NEW_RUNNABLE.0)),
+            ..*self
+        }
+    }
+
+    /// One more task, as a new one counts.
     pub fn add_new_task(&mut self) {
         self.nr_running += 1;
         self.idle_cpus = self.idle_cpus.saturating_sub(1);
-        self.load += Load(Weight::NICE_0.0);
-        self.util += Util(512);
-        self.runnable += Util(1024);
+        self.load += NEW_LOAD;
+        self.util += NEW_UTIL;
+        self.runnable += NEW_RUNNABLE;
     }
 }
 
@@ -176,6 +197,18 @@ mod tests {
         let went = forks(Corrected, "2x2x8 dist=10,12,21", 31);
         assert_eq!(went.iter().sum::<u32>(), 31);
         assert!(went.iter().all(|&n| (7..=8).contains(&n)), "{went:?}");
+    }
+
+    #[test]
+    fn other_numbers_of_tasks_scale_what_is_there() {
+        let eight = GroupStats { load: Load(4096), util: Util(2048), ..node(4, 8) };
+        let two = eight.with_tasks(2);
+        assert_eq!(
+            (two.nr_running, two.idle_cpus, two.load, two.util),
+            (2, 2, Load(1024), Util(512))
+        );
+        assert_eq!(eight.with_tasks(8), eight);
+        assert_eq!(node(4, 0).with_tasks(3).load, Load(3 * 1024));
     }
 
     #[test]

@@ -19,11 +19,11 @@ fn step(limit: u32, near: u32) -> ForkStep {
 fn a_plan_keeps_a_pair_and_then_goes_where_more_cpus_idle() {
     let mut lab = Lab::new(regular_tree(2, 1, 4, 1));
     publish(&mut lab);
-    // Two run here, then always one more than there; full at four.
+    // Two run here, then always one more than there; what comes when both are full is another test's.
     let wanted = [step(2, 4), step(2, 5), step(3, 6), step(4, 7)];
-    assert_eq!(lab.host.fork_plans[0].steps(), wanted);
+    assert_eq!(lab.host.fork_plans[0].steps()[..4], wanted);
     let back = wanted.map(|s| step(s.limit, s.near.0 - 4));
-    assert_eq!(lab.host.fork_plans[1].steps(), back);
+    assert_eq!(lab.host.fork_plans[1].steps()[..4], back);
 }
 
 #[test]
@@ -32,25 +32,32 @@ fn what_runs_on_the_other_node_counts() {
     lab.host.add_hogs(4, 1, 1);
     lab.host.add_hogs(5, 1, 2);
     publish(&mut lab);
-    assert_eq!(lab.host.fork_plans[0].steps(), [step(3, 6), step(4, 7)]);
+    assert_eq!(lab.host.fork_plans[0].steps()[..2], [step(3, 6), step(4, 7)]);
 }
 
 #[test]
-fn a_full_machine_sends_nobody_away() {
+fn full_nodes_are_evened_by_load() {
     let mut lab = Lab::new(regular_tree(2, 1, 4, 1));
     (0..8).for_each(|cpu| lab.host.add_hogs(cpu, 2, 10 * cpu + 1));
     publish(&mut lab);
-    assert_eq!(lab.host.fork_plans[0].steps(), []);
+    // Eight tasks on each: one more is no reason, two more are (17 %). There, the shortest queue.
+    let steps = lab.host.fork_plans[0].steps();
+    assert_eq!(steps[..2], [step(10, 4), step(11, 5)]);
+    // A node with more than that sends its next forks away at once.
+    (0..4).for_each(|cpu| lab.host.add_hogs(cpu, 2, 100 + 10 * cpu));
+    publish(&mut lab);
+    let sent = lab.host.fork_plans[0].steps().iter().filter(|s| s.limit <= 16).count();
+    assert!((3..=8).contains(&sent), "{sent}");
 }
 
 #[test]
 fn near_keeps_all_and_numa_comes_back() {
     let mut lab = Lab::new(regular_tree(2, 1, 4, 1));
     publish(&mut lab);
-    for (setting, nr) in [("near", 0), ("numa", 4)] {
+    for (setting, spreads) in [("near", false), ("numa", true)] {
         lab.set(&format!("fork-placement={setting}"));
         publish(&mut lab);
-        assert_eq!(lab.host.fork_plans[0].steps().len(), nr, "{setting}");
+        assert_eq!(!lab.host.fork_plans[0].steps().is_empty(), spreads, "{setting}");
     }
 }
 
