@@ -417,6 +417,12 @@ impl Host for LiveHost<'_> {
         self.tables.fork_plans.write(usize::from(home), raw);
     }
 
+    fn has_forked_away(&self, home: u16) -> bool {
+        let plan = self.tables.fork_plans.ptr(usize::from(home));
+        // SAFETY: the field is inside the mapping; volatile because the BPF side writes it.
+        unsafe { (&raw const (*plan).used).read_volatile() != 0 }
+    }
+
     fn look_again(&mut self, cpu: CpuId) {
         if self.is_idle(cpu) {
             self.ask(cpu, cpu, 0);

@@ -14,8 +14,11 @@ use crate::units::{CpuId, Nanos};
 /// Forks that a plan sends away.
 pub const FORK_PLAN_LEN: usize = 32;
 
-/// How long a plan is good for while there are rounds.
+/// How long a plan is good for at least, while there are rounds.
 const HOLD: Nanos = Nanos::from_ms(20);
+
+/// How long it is good for if no fork leaves by it.
+const HOLD_UNUSED: Nanos = Nanos::from_ms(200);
 
 /// One fork that leaves its node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +58,7 @@ pub(super) struct Forks {
     homes: Vec<u16>,
     /// All CPUs that are balanced.
     all: Cpumask,
-    /// Until when, and under which configuration, the last plans hold.
+    /// When, and under which configuration, the last plans were made.
     made: Option<(Nanos, u64)>,
     // Scratch space by node, sized once.
     seen: Vec<GroupStats>,
@@ -89,11 +92,15 @@ impl Balancer {
         let Self { tree, facts, shared, inner, .. } = self;
         let cx = Cx { tree, facts, shared, config };
         let now = inner.view.now();
-        let holds = |(until, epoch)| now < until && epoch == config.epoch;
+        let in_use = || inner.forks.homes.iter().any(|&home| host.has_forked_away(home));
+        let holds = |(at, epoch)| {
+            let age = now - at;
+            epoch == config.epoch && (age < HOLD || (age < HOLD_UNUSED && !in_use()))
+        };
         if inner.forks.homes.is_empty() || inner.forks.made.is_some_and(holds) {
             return;
         }
-        inner.forks.made = Some((now + HOLD, config.epoch));
+        inner.forks.made = Some((now, config.epoch));
         let spreads = config.tunables.fork_placement == ForkPlacement::Numa;
         if spreads {
             inner.view.see(host, &inner.forks.all);

@@ -189,6 +189,12 @@ pub trait Host {
         let _ = (home, plan);
     }
 
+    /// Whether a fork has left the node by its plan since that was set.
+    fn has_forked_away(&self, home: u16) -> bool {
+        let _ = home;
+        false
+    }
+
     /// `cpu` idles although a source of its pull plan has work: makes it use the plan, and not throw
     /// its dice for that.
     fn look_again(&mut self, cpu: CpuId);

@@ -19,7 +19,7 @@ use crate::policy::tunables::Newidle;
 use crate::units::{CpuId, Nanos};
 
 /// Groups of one level that a plan draws sources from: the busiest may have drained by the time.
-const GROUPS_PLANNED: usize = 4;
+const GROUPS_PLANNED: usize = 2;
 
 /// Longest time for which the sources of a serialized level are kept, so that plans do not contend
 /// for the flag at every tick. Half the default limit of work conservation: it cannot break it.

@@ -6,7 +6,11 @@ use scx_baton::balancer::fake::regular_tree;
 use scx_baton::units::{CpuId, Nanos};
 
 fn publish(lab: &mut Lab) {
-    lab.host.now += Nanos::from_ms(100);
+    publish_after(lab, 200);
+}
+
+fn publish_after(lab: &mut Lab, ms: u64) {
+    lab.host.now += Nanos::from_ms(ms);
     lab.balancer.round(&mut lab.host, &lab.config);
     lab.balancer.publish_fork_plans(&mut lab.host, &lab.config);
 }
@@ -48,6 +52,21 @@ fn full_nodes_are_evened_by_load() {
     publish(&mut lab);
     let sent = lab.host.fork_plans[0].steps().iter().filter(|s| s.limit <= 16).count();
     assert!((3..=8).contains(&sent), "{sent}");
+}
+
+#[test]
+fn a_plan_in_use_is_made_anew_soon_and_others_later() {
+    for (forks_away, ages) in [(true, [19, 20]), (false, [199, 200])] {
+        let mut lab = Lab::new(regular_tree(2, 1, 4, 1));
+        lab.host.forks_away = forks_away;
+        publish(&mut lab);
+        let before = lab.host.fork_plans[0];
+        lab.host.add_hogs(4, 1, 1);
+        publish_after(&mut lab, ages[0]);
+        assert_eq!(lab.host.fork_plans[0], before, "{ages:?}");
+        publish_after(&mut lab, ages[1] - ages[0]);
+        assert_ne!(lab.host.fork_plans[0], before, "{ages:?}");
+    }
 }
 
 #[test]

@@ -92,6 +92,8 @@ pub struct FakeHost {
     pub pull_plans: Vec<PullPlan>,
     /// The fork plans set, by node.
     pub fork_plans: Vec<ForkPlan>,
+    /// Whether forks leave their nodes by these plans.
+    pub forks_away: bool,
     views: Vec<CpuView>,
 }
 
@@ -111,6 +113,7 @@ impl FakeHost {
             looks_again: Vec::new(),
             pull_plans: vec![PullPlan::default(); width],
             fork_plans: vec![ForkPlan::default(); width],
+            forks_away: false,
             views: vec![CpuView::default(); width],
         };
         host.refresh_all();
@@ -268,6 +271,10 @@ impl Host for FakeHost {
 
     fn set_fork_plan(&mut self, home: u16, plan: &ForkPlan) {
         self.fork_plans[usize::from(home)] = *plan;
+    }
+
+    fn has_forked_away(&self, _home: u16) -> bool {
+        self.forks_away
     }
 
     fn look_again(&mut self, cpu: CpuId) {
