@@ -45,8 +45,9 @@ impl Conservation {
         let idle = |cpu: &CpuId| snapshot.cpu(*cpu).idle && snapshot.cpu(*cpu).nr_running == 0;
         if let Some(dst) = self.cpus.iter().find(idle) {
             for src in self.cpus.iter().filter(|c| snapshot.cpu(*c).nr_running > 1) {
-                let since = host.queued_since(src);
                 host.list_queue(src, dst, &mut self.listed);
+                // After the list: what came to an empty queue meanwhile brings its own time.
+                let since = host.queued_since(src);
                 for task in self.listed.iter().filter(|t| !t.migration_disabled) {
                     let Some(allowed) = self.allowed.get_mut(self.waiting.len()) else { break };
                     if host.affinity(task.key, allowed) {

@@ -18,7 +18,7 @@ pub const FORK_PLAN_LEN: usize = 32;
 const HOLD: Nanos = Nanos::from_ms(20);
 
 /// How long it is good for if no fork leaves by it.
-const HOLD_UNUSED: Nanos = Nanos::from_ms(200);
+const HOLD_UNUSED: Nanos = Nanos::from_ms(100);
 
 /// One fork that leaves its node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

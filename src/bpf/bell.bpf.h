@@ -118,7 +118,9 @@ static __always_inline u32 idle_cpu(void)
 /* Makes an idle CPU use its pull plan now. */
 static __always_inline void tell(struct baton_cpu *c, u32 cpu)
 {
-	c->told_at = scx_bpf_now();
+	/* Told again, it has known since the first time. */
+	if (c->told != BATON_TOLD)
+		c->told_at = scx_bpf_now();
 	c->told = BATON_TOLD;
 	scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 }

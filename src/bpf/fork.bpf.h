@@ -60,7 +60,9 @@ static __always_inline s32 fork_near(const struct task_struct *p, s32 cpu)
 	near = plan->step[use].near;
 	if (near >= nr_cpu_ids || !task_allowed(p, near))
 		return cpu;
-	__sync_fetch_and_add(&plan->used, 1);
+	/* Of several at once one takes the step. */
+	if (__sync_val_compare_and_swap(&plan->used, use, use + 1) != use)
+		return cpu;
 	stat_add(c, BATON_STAT_FORKED_AWAY, 1);
 	return near;
 }

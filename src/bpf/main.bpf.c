@@ -275,11 +275,10 @@ void BPF_STRUCT_OPS(baton_tick, struct task_struct *p)
 	struct baton_cpu *c = cpu_ctx(scx_bpf_task_cpu(p));
 	u64 now = scx_bpf_now();
 
-	if (!c)
+	if (!c || p->tgid == agent_tgid)
 		return;
 	c->ticked_at = now;
-	if (p->tgid != agent_tgid)
-		ask_for_balance(c, now);
+	ask_for_balance(c, now);
 }
 
 void BPF_STRUCT_OPS(baton_runnable, struct task_struct *p, u64 enq_flags)
