@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Where new tasks start: on their parent's node, unless the agent's plan for the node sends them to
- * another one. Which idle CPU there is the kernel's built-in selection.
+ * Where new tasks start: near their parent, or near a CPU of another node where the agent's plan
+ * for the parent's node sends them. Which CPU near that is the kernel's built-in selection, which
+ * looks farther when it finds none that idles.
  */
 #ifndef BATON_FORK_BPF_H
 #define BATON_FORK_BPF_H

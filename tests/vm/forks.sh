@@ -61,7 +61,6 @@ for setting in numa-imbalance=corrected numa-imbalance=kernel fork-placement=nea
     *near) [ "$single" -le 4 ] || fail "single children leave their parent's node" ;;
     esac
 done
-forked_away=$($LAB status --json | python3 -c 'import json,sys; t = json.load(sys.stdin)["tasks"]; print(t["forked_away"], t["forks"])')
-note "forks away and in all: $forked_away"
+note "forks away and in all: $(json tasks.forked_away) $(json tasks.forks)"
 still_attached
 stop_baton
