@@ -410,17 +410,17 @@ impl Host for LiveHost<'_> {
         let mut raw = self.tables.fork_plans.read(usize::from(home));
         raw.nr = plan.steps().len() as u32;
         raw.version = raw.version.wrapping_add(1);
-        raw.used = 0;
+        (raw.used, raw.asked) = (0, 0);
         for (to, step) in raw.step.iter_mut().zip(plan.steps()) {
             (to.limit, to.near) = (step.limit, step.near.0);
         }
         self.tables.fork_plans.write(usize::from(home), raw);
     }
 
-    fn has_forked_away(&self, home: u16) -> bool {
+    fn has_forked(&self, home: u16) -> bool {
         let plan = self.tables.fork_plans.ptr(usize::from(home));
         // SAFETY: the field is inside the mapping; volatile because the BPF side writes it.
-        unsafe { (&raw const (*plan).used).read_volatile() != 0 }
+        unsafe { (&raw const (*plan).asked).read_volatile() != 0 }
     }
 
     fn look_again(&mut self, cpu: CpuId) {

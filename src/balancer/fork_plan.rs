@@ -17,8 +17,9 @@ pub const FORK_PLAN_LEN: usize = 32;
 /// How long a plan is good for at least, while there are rounds.
 const HOLD: Nanos = Nanos::from_ms(20);
 
-/// How long it is good for if no fork leaves by it.
-const HOLD_UNUSED: Nanos = Nanos::from_ms(100);
+/// How long it is good for while nobody forks: the first fork after that long may find a plan as
+/// old, the next ones a new one.
+const HOLD_UNUSED: Nanos = Nanos::from_secs(1);
 
 /// One fork that leaves its node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,12 +55,11 @@ impl ForkPlan {
 /// What a balancer keeps for its nodes' plans.
 #[derive(Debug)]
 pub(super) struct Forks {
-    /// Nodes whose plans this balancer makes: those whose first CPU is in its shard.
+    /// The shard's nodes, as far as there are others. Workers with CPUs of one node make its plan in
+    /// turn, whoever comes first.
     homes: Vec<u16>,
     /// All CPUs that are balanced.
     all: Cpumask,
-    /// When, and under which configuration, the last plans were made.
-    made: Option<(Nanos, u64)>,
     // Scratch space by node, sized once.
     seen: Vec<GroupStats>,
     with_forks: Vec<GroupStats>,
@@ -70,18 +70,13 @@ impl Forks {
         let width = facts.width();
         let balanced = |cpu: &CpuId| !tree.chain(*cpu).is_empty();
         let all = Cpumask::from_cpus(width, (0..width).map(CpuId::from).filter(balanced));
-        let mut first_of = vec![None; facts.nr_nodes()];
-        for cpu in all.iter() {
-            first_of[usize::from(facts.node_of()[cpu.index()])].get_or_insert(cpu);
-        }
-        let mine = |node: &u16| {
-            let first: Option<CpuId> = first_of[usize::from(*node)];
-            first.is_some_and(|cpu| shard.test(cpu)) && !facts.numa_views(*node).is_empty()
-        };
+        let has_part =
+            |node| all.iter().any(|c| shard.test(c) && facts.node_of()[c.index()] == node);
+        let mine = |node: &u16| !facts.numa_views(*node).is_empty() && has_part(*node);
         let homes: Vec<u16> = (0..facts.nr_nodes() as u16).filter(mine).collect();
         let nr = if homes.is_empty() { 0 } else { facts.nr_nodes() };
         let sums = || vec![GroupStats::default(); nr];
-        Self { homes, all, made: None, seen: sums(), with_forks: sums() }
+        Self { homes, all, seen: sums(), with_forks: sums() }
     }
 }
 
@@ -92,26 +87,45 @@ impl Balancer {
         let Self { tree, facts, shared, inner, .. } = self;
         let cx = Cx { tree, facts, shared, config };
         let now = inner.view.now();
-        let in_use = || inner.forks.homes.iter().any(|&home| host.has_forked_away(home));
-        let holds = |(at, epoch)| {
-            let age = now - at;
-            epoch == config.epoch && (age < HOLD || (age < HOLD_UNUSED && !in_use()))
-        };
-        if inner.forks.homes.is_empty() || inner.forks.made.is_some_and(holds) {
-            return;
-        }
-        inner.forks.made = Some((now, config.epoch));
         let spreads = config.tunables.fork_placement == ForkPlacement::Numa;
-        if spreads {
-            inner.view.see(host, &inner.forks.all);
-            inner.add_up_nodes(cx);
-        }
+        let mut added_up = false;
         for i in 0..inner.forks.homes.len() {
             let home = inner.forks.homes[i];
+            let hold = if host.has_forked(home) { HOLD } else { HOLD_UNUSED };
+            if !shared.fork_plan(home).claim(now, hold, config.epoch) {
+                continue;
+            }
+            if spreads && !added_up {
+                inner.view.see(host, &inner.forks.all);
+                inner.add_up_nodes(cx);
+                added_up = true;
+            }
             let plan = if spreads { inner.fork_plan(cx, home) } else { ForkPlan::default() };
             host.set_fork_plan(home, &plan);
         }
     }
+}
+
+/// The first of `from` to `last` for which `holds`, if it holds for all that follow that one; `last` if it
+/// holds for none.
+fn first_where(from: u32, last: u32, mut holds: impl FnMut(u32) -> bool) -> u32 {
+    // Most often it is near.
+    let (mut low, mut step) = (from, 1);
+    let mut high = loop {
+        let probe = (low + step - 1).min(last);
+        if probe == last || holds(probe) {
+            break probe;
+        }
+        (low, step) = (probe + 1, 2 * step);
+    };
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match holds(middle) {
+            true => high = middle,
+            false => low = middle + 1,
+        }
+    }
+    low
 }
 
 impl Inner {
@@ -137,12 +151,15 @@ impl Inner {
         let mut plan = ForkPlan::default();
         let mut population = 0;
         let last = here.weight.max(here.nr_running) + FORK_PLAN_LEN as u32;
-        while population <= last && plan.steps().len() < FORK_PLAN_LEN {
-            with_forks[usize::from(home)] = here.with_tasks(population);
-            let to = dst_node(rule, cx.tree, cx.facts, with_forks, home);
+        while plan.steps().len() < FORK_PLAN_LEN {
+            let mut to_with = |population| {
+                with_forks[usize::from(home)] = here.with_tasks(population);
+                dst_node(rule, cx.tree, cx.facts, with_forks, home)
+            };
+            population = first_where(population, last, |population| to_with(population) != home);
+            let to = to_with(population);
             if to == home {
-                population += 1;
-                continue;
+                break;
             }
             let there = all.iter().filter(|cpu| node_of[cpu.index()] == to);
             let Some(near) = there.min_by_key(|cpu| cpus[cpu.index()].nr_running) else { break };
@@ -155,5 +172,25 @@ impl Inner {
             cpus[step.near.index()].nr_running -= 1;
         }
         plan
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_where_it_holds_is_found_by_few_questions() {
+        for (from, last) in [(0, 0), (0, 9), (3, 70), (7, 5000)] {
+            for first in from..=last + 1 {
+                let mut asked = 0;
+                let found = first_where(from, last, |n| {
+                    asked += 1;
+                    n >= first
+                });
+                assert_eq!(found, first.min(last));
+                assert!(asked <= 2 * (last - from + 1).ilog2() + 3, "{asked} for {first}");
+            }
+        }
     }
 }

@@ -189,8 +189,8 @@ pub trait Host {
         let _ = (home, plan);
     }
 
-    /// Whether a fork has left the node by its plan since that was set.
-    fn has_forked_away(&self, home: u16) -> bool {
+    /// Whether a task was forked on the node since its plan was set.
+    fn has_forked(&self, home: u16) -> bool {
         let _ = home;
         false
     }

@@ -7,7 +7,7 @@ use crate::policy::interval::Pace;
 use crate::policy::marks::GroupMarks;
 use crate::policy::nohz::Nohz;
 use crate::policy::serialize::SerializeGate;
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{CacheLine, Mutex, lock};
 use crate::units::{CpuId, Nanos, TaskKey};
 
@@ -29,6 +29,32 @@ pub struct Shared {
     recent: Mutex<RecentMoves>,
     /// By CPU: its running task is being pushed away (kernel: `rq->active_balance`).
     active: Box<[AtomicBool]>,
+    /// By node: whose turn it is to make its fork plan.
+    fork_plans: Box<[CacheLine<PlanAge>]>,
+}
+
+/// When and under which configuration a plan was made that several workers might make.
+#[derive(Debug, Default)]
+pub(super) struct PlanAge {
+    made_at: AtomicU64,
+    /// One more than the epoch; 0: never.
+    made_under: AtomicU64,
+}
+
+impl PlanAge {
+    /// Whether the plan is older than `hold` or made under an earlier configuration, and the caller
+    /// is the one to make it anew.
+    pub(super) fn claim(&self, now: Nanos, hold: Nanos, epoch: u64) -> bool {
+        let made_at = self.made_at.load(Ordering::Relaxed);
+        let holds = self.made_under.load(Ordering::Relaxed) > epoch && now - Nanos(made_at) < hold;
+        let (old, new) = (made_at, now.0);
+        let relaxed = Ordering::Relaxed;
+        if holds || self.made_at.compare_exchange(old, new, relaxed, relaxed).is_err() {
+            return false;
+        }
+        self.made_under.fetch_max(epoch + 1, relaxed);
+        true
+    }
 }
 
 impl Shared {
@@ -46,6 +72,7 @@ impl Shared {
             overloaded: CacheLine(AtomicBool::new(false)),
             recent: Mutex::new(RecentMoves::default()),
             active: (0..facts.width()).map(|_| AtomicBool::new(false)).collect(),
+            fork_plans: (0..facts.nr_nodes()).map(|_| CacheLine::default()).collect(),
         }
     }
 
@@ -64,6 +91,11 @@ impl Shared {
     /// Notes a move; true if it undoes the task's last one.
     pub fn note_move(&self, task: TaskKey, src: CpuId, dst: CpuId, now: Nanos) -> bool {
         lock(&self.recent).note(task, src, dst, now)
+    }
+
+    /// The age of a node's fork plan.
+    pub(super) fn fork_plan(&self, home: u16) -> &PlanAge {
+        &self.fork_plans[usize::from(home)].0
     }
 
     /// Claims a source for pushing its running task; false if another CPU is at it.

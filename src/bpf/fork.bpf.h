@@ -52,6 +52,8 @@ static __always_inline s32 fork_near(const struct task_struct *p, s32 cpu)
 	plan = bpf_map_lookup_elem(&fork_plans, &key);
 	if (!plan)
 		return cpu;
+	if (!plan->asked)
+		plan->asked = 1;
 	use = plan->used;
 	if (use >= plan->nr)
 		return cpu;

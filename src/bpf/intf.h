@@ -189,14 +189,15 @@ struct baton_fork_step {
 	u32 near;  /* the CPU at which it goes */
 };
 
-/* Which of a node's forks leave it, in order. Written by the agent, but for `used`. Torn reads are
- * harmless as in a pull plan. */
+/* Which of a node's forks leave it, in order. Written by the agent, but for `used` and `asked`. Torn
+ * reads are harmless as in a pull plan. */
 struct baton_fork_plan {
 	struct baton_fork_step step[BATON_FORK_PLAN_LEN];
 	u32 nr;
 	u32 version;
-	u32 used; /* steps taken; counted by the forks, taken back by the agent */
-	u32 pad[13];
+	u32 used;  /* steps taken; counted by the forks, taken back by the agent */
+	u32 asked; /* whether a fork has looked at it; set by the forks, taken back by the agent */
+	u32 pad[12];
 };
 _Static_assert(sizeof(struct baton_fork_plan) == 5 * BATON_CACHELINE, "whole cache lines");
 

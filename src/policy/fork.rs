@@ -233,4 +233,41 @@ mod tests {
         // Per full CPU: 2048 against 2048, 1792, 1024. The margin is 174 and 17 %.
         assert_eq!((to(8192, 8192), to(8192, 7168), to(8192, 4096)), (0, 0, 1));
     }
+
+    proptest::proptest! {
+        /// Fork plans look for the first population with which forks leave.
+        #[test]
+        fn a_node_that_sends_a_fork_away_does_so_with_more_tasks(
+            kernel: bool,
+            machine in 0usize..4,
+            seen in proptest::collection::vec((0u32..40, 1u64..3000, 1u64..1024), 8),
+        ) {
+            let machines = ["1x2x4 dist=10,21", "1x2x4+8 dist=10,21", "2x2x8 dist=10,12,21", "1x2x64 dist=10,21"];
+            let tree = build(&synthetic::parse(machines[machine]).unwrap()).tree;
+            let facts = Facts::new(&tree);
+            let rule = if kernel { Kernel } else { Corrected };
+            let weight = |n| facts.node_of().iter().filter(|&&node| usize::from(node) == n).count();
+            let mut stats: Vec<GroupStats> = (0..facts.nr_nodes())
+                .map(|n| {
+                    let (busy, load, util) = seen[n];
+                    let stats = node(weight(n) as u32, busy);
+                    let tasks = u64::from(busy);
+                    GroupStats {
+                        load: Load(tasks * load),
+                        util: Util((tasks * util).min(stats.capacity.0)),
+                        runnable: Util(1024 * tasks),
+                        ..stats
+                    }
+                })
+                .collect();
+            let home = stats[0];
+            let mut left = None;
+            for nr in 0..100 {
+                stats[0] = home.with_tasks(nr);
+                let leaves = dst_node(rule, &tree, &facts, &stats, 0) != 0;
+                proptest::prop_assert!(leaves || left.is_none(), "with {left:?} but not with {nr}");
+                left = left.or(leaves.then_some(nr));
+            }
+        }
+    }
 }

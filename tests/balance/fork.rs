@@ -1,12 +1,15 @@
 //! Where new tasks start: the plans that the balancer publishes for each node.
 
-use crate::lab::Lab;
-use scx_baton::balancer::ForkStep;
-use scx_baton::balancer::fake::regular_tree;
+use crate::lab::{Lab, TICK};
+use scx_baton::balancer::fake::{FakeHost, regular_tree};
+use scx_baton::balancer::{Balancer, Config, ForkPlan, ForkStep, Shared};
+use scx_baton::cpumask::Cpumask;
+use scx_baton::policy::Facts;
 use scx_baton::units::{CpuId, Nanos};
+use std::sync::Arc;
 
 fn publish(lab: &mut Lab) {
-    publish_after(lab, 200);
+    publish_after(lab, 2_000);
 }
 
 fn publish_after(lab: &mut Lab, ms: u64) {
@@ -56,9 +59,9 @@ fn full_nodes_are_evened_by_load() {
 
 #[test]
 fn a_plan_in_use_is_made_anew_soon_and_others_later() {
-    for (forks_away, ages) in [(true, [19, 20]), (false, [99, 100])] {
+    for (forks, ages) in [(true, [19, 20]), (false, [999, 1000])] {
         let mut lab = Lab::new(regular_tree(2, 1, 4, 1));
-        lab.host.forks_away = forks_away;
+        lab.host.forks = forks;
         publish(&mut lab);
         let before = lab.host.fork_plans[0];
         lab.host.add_hogs(4, 1, 1);
@@ -85,4 +88,32 @@ fn one_node_has_no_plan() {
     let mut lab = Lab::new(regular_tree(1, 2, 4, 2));
     publish(&mut lab);
     assert!(lab.host.fork_plans.iter().all(|plan| plan.steps().is_empty()));
+}
+
+#[test]
+fn workers_of_one_node_make_its_plan_in_turn() {
+    let tree = Arc::new(regular_tree(2, 2, 2, 1));
+    let facts = Arc::new(Facts::new(&tree));
+    let shared = Arc::new(Shared::new(&tree, &facts, TICK));
+    let mut host = FakeHost::new(8);
+    host.forks = true;
+    let mut config = Config::default();
+    let worker = |cpus: &str| {
+        let shard = Cpumask::parse_list(cpus, 8).expect("a CPU list");
+        Balancer::new(Arc::clone(&tree), Arc::clone(&facts), Arc::clone(&shared), &shard)
+    };
+    let (mut first, mut second) = (worker("0-1"), worker("2-3"));
+    let turn = |host: &mut FakeHost, worker: &mut Balancer, ms, config: &Config| {
+        host.now += Nanos::from_ms(ms);
+        host.fork_plans[0] = ForkPlan::default();
+        worker.round(host, config);
+        worker.publish_fork_plans(host, config);
+        !host.fork_plans[0].steps().is_empty()
+    };
+    assert!(turn(&mut host, &mut second, 30, &config), "the first worker sleeps");
+    assert!(!turn(&mut host, &mut first, 5, &config), "it has just been made");
+    assert!(turn(&mut host, &mut first, 20, &config));
+    config.epoch += 1;
+    assert!(turn(&mut host, &mut second, 0, &config), "a new configuration");
+    assert!(!turn(&mut host, &mut first, 0, &config), "made under it already");
 }

@@ -92,8 +92,8 @@ pub struct FakeHost {
     pub pull_plans: Vec<PullPlan>,
     /// The fork plans set, by node.
     pub fork_plans: Vec<ForkPlan>,
-    /// Whether forks leave their nodes by these plans.
-    pub forks_away: bool,
+    /// Whether tasks are forked on every node.
+    pub forks: bool,
     views: Vec<CpuView>,
 }
 
@@ -113,7 +113,7 @@ impl FakeHost {
             looks_again: Vec::new(),
             pull_plans: vec![PullPlan::default(); width],
             fork_plans: vec![ForkPlan::default(); width],
-            forks_away: false,
+            forks: false,
             views: vec![CpuView::default(); width],
         };
         host.refresh_all();
@@ -273,8 +273,8 @@ impl Host for FakeHost {
         self.fork_plans[usize::from(home)] = *plan;
     }
 
-    fn has_forked_away(&self, _home: u16) -> bool {
-        self.forks_away
+    fn has_forked(&self, _home: u16) -> bool {
+        self.forks
     }
 
     fn look_again(&mut self, cpu: CpuId) {
