@@ -231,6 +231,7 @@ fn worker(w: &WorkerView) -> Value {
         "rounds": w.counters.total().rounds,
         "wakeups": m.wakeups.load(Ordering::Relaxed),
         "cpu_ns": m.cpu_ns.load(Ordering::Relaxed),
+        "put_off": m.put_off.load(Ordering::Relaxed),
         "round_p50_ns": m.rounds.quantile(0.5),
         "round_p99_ns": m.rounds.quantile(0.99),
         "newidle_answers": w.newidle_latency.count(),

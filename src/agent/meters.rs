@@ -11,10 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Meters {
     pub(crate) wakeups: AtomicU64,
     pub(crate) cpu_ns: AtomicU64,
-    /// CPU time of a round with its way out of sleep and back, of one round in
-    /// [`ROUNDS_PER_LOOK`]. On a virtual machine whose host is busy a sum is what the host makes of
-    /// it; the median is not.
+    /// CPU time of a round with its way out of sleep and back. On a virtual machine whose host is
+    /// busy a sum is what the host makes of it; the median is not.
     pub(crate) rounds: Latencies,
+    /// Sleeps that the worker's [`Budget`](super::budget::Budget) made longer.
+    pub(crate) put_off: AtomicU64,
     pub(crate) minor_faults: AtomicU64,
     pub(crate) major_faults: AtomicU64,
     /// One more than the allocations made; 0 where they cannot be counted.
@@ -28,7 +29,7 @@ impl Meters {
     }
 }
 
-/// Rounds between two looks at a worker's costs.
+/// Rounds between two looks at a worker's faults and allocations, since looking costs as well.
 const ROUNDS_PER_LOOK: u64 = 16;
 
 /// The worker's end: knows where counting began.
@@ -37,8 +38,8 @@ pub(crate) struct Meter<'a> {
     allocations: Option<AllocationCounter>,
     cpu_ns: u64,
     faults: (u64, u64),
-    /// CPU time at the end of the last round, if it was looked at.
-    looked: Option<Nanos>,
+    /// CPU time at the end of the last round.
+    looked: Nanos,
 }
 
 impl<'a> Meter<'a> {
@@ -47,10 +48,11 @@ impl<'a> Meter<'a> {
         let allocations = AllocationCounter::of_this_thread(alloc_entry)
             .map_err(|why| log::warn!("the agent's allocations are not counted: {why:#}"))
             .ok();
-        let mut meter = Self { to, allocations, cpu_ns: 0, faults: (0, 0), looked: None };
+        let mut meter = Self { to, allocations, cpu_ns: 0, faults: (0, 0), looked: Nanos::ZERO };
         // What reading costs the first time (a first touch) is not the worker's doing.
         meter.publish();
-        meter.cpu_ns = clock::thread_cpu_time().0;
+        meter.looked = clock::thread_cpu_time();
+        meter.cpu_ns = meter.looked.0;
         meter.faults = faults();
         meter
     }
@@ -65,16 +67,17 @@ impl<'a> Meter<'a> {
         self.to.allocations.store(counted.map_or(0, |n| n + 1), Ordering::Relaxed);
     }
 
-    /// Counts one round; looks at the costs now and then only, since looking costs as well.
-    pub(crate) fn woke(&mut self) {
+    /// Counts one round; returns the CPU time that it took.
+    pub(crate) fn woke(&mut self) -> Nanos {
         let rounds = self.to.wakeups.fetch_add(1, Ordering::Relaxed);
-        if let Some(before) = self.looked.take() {
-            self.to.rounds.note(clock::thread_cpu_time() - before);
-        }
         if rounds.is_multiple_of(ROUNDS_PER_LOOK) {
             self.publish();
-            self.looked = Some(clock::thread_cpu_time());
         }
+        let now = clock::thread_cpu_time();
+        let took = now - self.looked;
+        self.looked = now;
+        self.to.rounds.note(took);
+        took
     }
 }
 

@@ -8,6 +8,7 @@
 mod allocations;
 mod bell;
 mod bpf;
+mod budget;
 mod clock;
 mod conservation;
 mod control_server;
@@ -31,6 +32,7 @@ use crate::sched_ext;
 use crate::units::Nanos;
 use anyhow::{Context, Result};
 use bell::Bell;
+use budget::Budget;
 use conservation::Conservation;
 use control_server::ControlServer;
 use live::Live;
@@ -68,6 +70,9 @@ pub struct Config {
     pub tick: Option<Nanos>,
     /// How the machine is divided among workers.
     pub workers: Workers,
+    /// Thousandths of its CPUs' time that a worker may use before the balance of busy CPUs comes
+    /// later; 0: no limit.
+    pub agent_share: u32,
     /// How the sched domains are built.
     pub domains: BuildOptions,
     /// The policy's settings at the start.
@@ -175,6 +180,7 @@ fn run(config: &Config, machine: &Machine, stop: &AtomicBool) -> Result<(Exit, T
                 conservation: (slot == 0).then(|| Conservation::new(machine.balanced())),
                 home: machine.home(&machine.shards[slot]),
                 tick: machine.tick,
+                budget: Budget::new(config.agent_share, machine.shards[slot].weight()),
                 alloc_entry: config.alloc_entry,
             };
             let spawned = std::thread::Builder::new()

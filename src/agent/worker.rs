@@ -2,6 +2,7 @@
 //! while there is not.
 
 use super::bell::Bell;
+use super::budget::Budget;
 use super::conservation::Conservation;
 use super::live::{Live, WorkerView};
 use super::live_host::LiveHost;
@@ -12,6 +13,7 @@ use crate::balancer::{Balancer, Config};
 use crate::cpumask::Cpumask;
 use crate::policy::tunables::Newidle;
 use crate::units::Nanos;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// What a worker needs to run.
@@ -27,11 +29,14 @@ pub(crate) struct Worker<'a> {
     /// CPUs on which it runs.
     pub(crate) home: Cpumask,
     pub(crate) tick: Nanos,
+    pub(crate) budget: Budget,
     pub(crate) alloc_entry: usize,
 }
 
 /// How long a CPU that was idle may be busy before the worker looks at it, in ticks.
 const FRESH_TICKS: u64 = 16;
+/// How late the balance of busy CPUs may be for the sake of the worker's budget, in intervals.
+const PATIENCE: u64 = 15;
 /// Longest sleep of an idle machine, shared among its workers.
 const IDLE_SLEEP: Nanos = Nanos::from_secs(1);
 
@@ -57,8 +62,8 @@ impl Worker<'_> {
         while !self.roster.should_quit() {
             self.live.config.refresh(&mut config);
             self.round(&config);
-            meter.woke();
-            self.rest();
+            let took = meter.woke();
+            self.rest(took);
         }
         meter.publish();
     }
@@ -113,11 +118,16 @@ impl Worker<'_> {
     }
 
     /// Sleeps until the BPF component, at a tick of a busy CPU, finds that there is something to do,
-    /// or another worker rings. Only what no tick will tell of takes a timer.
-    fn rest(&mut self) {
+    /// or another worker rings. Only what no tick will tell of takes a timer. `took` is the CPU time
+    /// of the last round: busy CPUs may wait for it to be worth it, idle ones never do.
+    fn rest(&mut self, took: Nanos) {
         let now = self.host.read_clock();
         let fresh = now + Nanos(FRESH_TICKS * self.tick.0);
-        let due = self.balancer.due_busy(fresh);
+        self.budget.charge(now, took);
+        let wanted = self.balancer.due_busy(fresh);
+        let patience = Nanos(PATIENCE * self.balancer.busy_interval().0);
+        let due = self.budget.put_off(wanted, patience);
+        self.view.meters.put_off.fetch_add(u64::from(due > wanted), Ordering::Relaxed);
         let due_idle = self.balancer.due_idle();
         let in_time = |t: Nanos| Duration::from_nanos(t.0);
         let timeout = match self.activity(now) {

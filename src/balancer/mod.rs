@@ -28,7 +28,7 @@ pub use shared::Shared;
 pub use work_conservation::{Violation, Waiting, WhyIdle, WorkConservation};
 
 use crate::cpumask::Cpumask;
-use crate::domains::{DomainTree, Link};
+use crate::domains::{DomainTree, Link, SchedDomain};
 use crate::policy::detach::Chosen;
 use crate::policy::facts::Facts;
 use crate::policy::group_stats::SdStats;
@@ -277,11 +277,16 @@ impl Balancer {
     pub fn due_busy(&self, fresh: Nanos) -> Nanos {
         let due = |s: &CpuSlot| if s.idle { s.worth_busy.max(fresh) } else { s.worth_busy };
         let slots = || self.inner.slots.iter();
-        let Some(first) = slots().min_by_key(|&s| due(s)) else { return Nanos::MAX };
-        let lowest = self.tree.domain(self.tree.chain(first.cpu)[0].domain);
-        let interval = lowest.min_interval.0.saturating_mul(u64::from(lowest.busy_factor));
-        let latest = due(first) + Nanos(interval / 2);
+        let Some(first) = slots().map(due).min() else { return Nanos::MAX };
+        let latest = first + Nanos(self.busy_interval().0 / 2);
         slots().map(due).filter(|&due| due <= latest).max().unwrap_or(latest)
+    }
+
+    /// The shortest time after which a busy CPU of the shard is due again.
+    pub fn busy_interval(&self) -> Nanos {
+        let lowest = |s: &CpuSlot| self.tree.domain(self.tree.chain(s.cpu)[0].domain);
+        let interval = |d: &SchedDomain| d.min_interval.0.saturating_mul(u64::from(d.busy_factor));
+        Nanos(self.inner.slots.iter().map(|s| interval(lowest(s))).min().unwrap_or(0))
     }
 
     /// When the next round is worth while for idle CPUs: when busy ones may ask for nohz balancing

@@ -189,8 +189,8 @@ struct baton_fork_step {
 	u32 near;  /* the CPU at which it goes */
 };
 
-/* Which of a node's forks leave it, in order. Written by the agent, but for `used` and `asked`. Torn
- * reads are harmless as in a pull plan. */
+/* Which of a node's forks leave it, in order. Written by the agent, but for `used` and `asked`.
+ * Torn reads are harmless as in a pull plan. */
 struct baton_fork_plan {
 	struct baton_fork_step step[BATON_FORK_PLAN_LEN];
 	u32 nr;

@@ -182,9 +182,10 @@ fn show_status(reply: &Value) -> String {
     ];
     for worker in reply["workers"].as_array().into_iter().flatten() {
         lines.push(format!(
-            "worker    CPUs {:<12} {} rounds, {:.3} s of CPU, half of them below {:.0} us",
+            "worker    CPUs {:<12} {} rounds ({} put off), {:.3} s of CPU, half of them below {:.0} us",
             worker["cpus"].as_str().unwrap_or_default(),
             worker["rounds"],
+            worker["put_off"],
             number(&worker["cpu_ns"]) as f64 / 1e9,
             number(&worker["round_p50_ns"]) as f64 / 1e3
         ));

@@ -49,6 +49,12 @@ pub struct Opts {
     #[arg(long, value_enum, default_value_t = Workers::Llc)]
     pub workers: Workers,
 
+    /// How much of its CPUs' time a balancing thread may use, in thousandths (0 = any). Beyond that
+    /// the balance of busy CPUs, never that of idle ones, comes later: at most 16 times as seldom as by
+    /// the kernel's intervals.
+    #[arg(long, value_name = "PERMILLE", default_value_t = 4, value_parser = value_parser!(u32).range(0..=1_000))]
+    pub agent_share: u32,
+
     /// No balancing when a CPU becomes idle (newidle) from this row of the kernel's table of
     /// levels up, as its `relax_domain_level=` does; `baton topo` with the same option shows the
     /// effect.
@@ -156,6 +162,7 @@ impl Opts {
             verbose: self.verbose,
             tick: self.tick_us.map(Nanos::from_us),
             workers: self.workers,
+            agent_share: self.agent_share,
             domains: BuildOptions { relax_domain_level: self.relax_domain_level },
             tunables: self.tunables,
             alloc_entry: 0,
@@ -186,13 +193,14 @@ mod tests {
             "--partial",
             "--exit-dump-len=65536",
             "--tick-us=1000",
+            "--agent-share=10",
             "--relax-domain-level=2",
             "-vv",
         ])
         .unwrap();
         assert_eq!((c.slice, c.slice_min), (Nanos::from_us(2000), Nanos::from_us(500)));
         assert!(c.wakeup_preempt && c.partial);
-        assert_eq!(c.domains.relax_domain_level, Some(2));
+        assert_eq!((c.agent_share, c.domains.relax_domain_level), (10, Some(2)));
         assert_eq!((c.exit_dump_len, c.tick, c.verbose), (65_536, Some(Nanos::from_ms(1)), 2));
     }
 

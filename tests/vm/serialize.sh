@@ -1,5 +1,5 @@
 # each order of the serialize gate counts what its documentation says; attempts fall from one to the next
-start_baton --workers cpu
+start_baton --workers cpu --agent-share 0
 pids=()
 # Three tasks for each two CPUs: even from node to node, never within a core or a node of four. So the
 # lowest level keeps its shortest interval, and each of its visits asks for the flag if it comes first.
