@@ -90,9 +90,15 @@ impl<'a> LiveHost<'a> {
     /// Sets the agent's clock by the BPF component's, unless whoever woke the worker has told the
     /// time. Once a round is enough: both run at the same pace.
     pub(crate) fn begin_round(&mut self) {
-        if let Some(at) = self.rung_at.take() {
-            self.clock = (at, clock::now());
-        } else if self.programs.clock.run(self.slot) {
+        match self.rung_at.take() {
+            Some(at) => self.clock = (at, clock::now()),
+            None => self.set_clock(),
+        }
+    }
+
+    /// Sets the agent's clock by the BPF component's, exactly.
+    pub(crate) fn set_clock(&mut self) {
+        if self.programs.clock.run(self.slot) {
             // SAFETY: as in `ask`; the program has returned, so nothing writes the desk now.
             let theirs = unsafe { (&raw const (*self.desk()).now).read_volatile() };
             self.clock = (Nanos(theirs), clock::now());
@@ -133,13 +139,18 @@ impl<'a> LiveHost<'a> {
     }
 
     /// Whether both CPUs do what they have to do about a task that waits on `src` while `idle` idles. An
-    /// idle CPU that was told of work uses its plan; a CPU with a queue runs something, and ticks.
-    pub(crate) fn reacts(&self, idle: CpuId, src: CpuId, at: &Snapshot, limit: Nanos) -> bool {
+    /// idle CPU that was told of work uses its plan, within half of `patience`; a CPU with a queue runs
+    /// something, and ticks within `patience`.
+    pub(crate) fn reacts(&self, idle: CpuId, src: CpuId, at: &Snapshot, patience: Nanos) -> bool {
         let (idle, queue) = (self.tables.cpus.ptr(idle.index()), self.tables.cpus.ptr(src.index()));
         let (told, told_at) = (read!(idle, told), Nanos(read!(idle, told_at)));
         let ticked_at = Nanos(read!(queue, ticked_at));
-        let is_late = told == intf::baton_told_BATON_TOLD && at.now - told_at > Nanos(limit.0 / 2);
-        !is_late && at.cpu(src).current != TaskKey::default() && at.now - ticked_at <= limit
+        // For longer than between two tasks.
+        let is_vacant = at.cpu(src).current == TaskKey::default()
+            && at.now - Nanos(read!(queue, state_at)) > Nanos(patience.0 / 2);
+        let is_late =
+            told == intf::baton_told_BATON_TOLD && at.now - told_at > Nanos(patience.0 / 2);
+        !is_late && !is_vacant && at.now - ticked_at <= patience
     }
 
     /// Since when the CPU waits for a newidle pass by the agent, if it does.
@@ -399,9 +410,10 @@ impl Host for LiveHost<'_> {
         raw.nr = plan.len() as u32;
         raw.version = raw.version.wrapping_add(1);
         raw.dice = plan.dice;
-        for (i, (src, level)) in plan.iter().enumerate() {
-            raw.src[i] = src.0;
-            raw.level[i] = level as u8;
+        for (i, source) in plan.sources().iter().enumerate() {
+            raw.src[i] = source.cpu.0 as u16;
+            raw.limit[i] = source.node_from;
+            raw.level[i] = source.level;
         }
         self.tables.plans.write(cpu.index(), raw);
     }

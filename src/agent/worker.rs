@@ -112,6 +112,7 @@ impl Worker<'_> {
             if let Some(asked) = self.host.asked_at(cpu) {
                 self.balancer.newidle(&mut self.host, config, cpu);
                 self.host.answered(cpu);
+                self.host.set_clock();
                 self.view.newidle_latency.note(self.host.read_clock() - asked);
             }
         }

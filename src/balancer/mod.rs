@@ -22,7 +22,7 @@ mod work_conservation;
 pub use config::{Config, ConfigCell};
 pub use fork_plan::{FORK_PLAN_LEN, ForkPlan, ForkStep};
 pub use host::{CpuView, Host, MoveOutcome, NR_MIGRATE, Snapshot, TaskView};
-pub use pull_plan::{DICE_THROWN, DICED_LEVELS, PULL_PLAN_LEN, PullPlan, PullReport};
+pub use pull_plan::{DICE_THROWN, DICED_LEVELS, PULL_PLAN_LEN, PullPlan, PullReport, PullSource};
 pub use recent::UNDONE_WITHIN;
 pub use shared::Shared;
 pub use work_conservation::{Violation, Waiting, WhyIdle, WorkConservation};

@@ -2,7 +2,9 @@
 //! let a CPU help itself (kernel: `sched_balance_newidle`).
 
 use super::pass::At;
-use super::pull_plan::{DICE_THROWN, DICED_LEVELS, PullPlan, PullReport, dice_index};
+use super::pull_plan::{
+    DICE_THROWN, DICED_LEVELS, PULL_PLAN_LEN, PullPlan, PullReport, PullSource, dice_index,
+};
 use super::{Balancer, Config, CpuSlot, Cx, Inner, LevelSources};
 use crate::balancer::host::Host;
 use crate::domains::{Link, SdFlags};
@@ -20,6 +22,9 @@ use crate::units::{CpuId, Nanos};
 
 /// Groups of one level that a plan draws sources from: the busiest may have drained by the time.
 const GROUPS_PLANNED: usize = 2;
+
+/// Other nodes that a plan names as a whole.
+const NODES_PLANNED: usize = 4;
 
 /// Longest time for which the sources of a serialized level are kept, so that plans do not contend
 /// for the flag at every tick. Half the default limit of work conservation: it cannot break it.
@@ -127,7 +132,12 @@ impl Inner {
     fn tell_idle<H: Host>(&mut self, cx: Cx, host: &mut H, slot: usize) {
         let now = self.view.now();
         let slot = &mut self.slots[slot];
-        let waiting = || self.view.has_waiting(slot.plan.iter().map(|(src, _)| src));
+        let waits = |source: &PullSource| {
+            let node = cx.facts.node_span(cx.facts.node_of()[source.cpu.index()]);
+            let nr_running = |cpu| self.view.nr_seen(cpu);
+            source.queues(node, nr_running).any(|cpu| nr_running(cpu) > 1)
+        };
+        let waiting = || slot.plan.sources().iter().any(waits);
         if now >= slot.tell_after && self.view.idle_cpus.test(slot.cpu) && waiting() {
             let pause = slot.tell_pause + slot.tell_pause;
             slot.tell_pause = pause.clamp(cx.shared.pace.tick, MAX_PINNED_INTERVAL);
@@ -246,14 +256,18 @@ impl Inner {
             }
             let at_sources =
                 cx.facts.numa_group(link).map_or(level, |numa_group| self.depth + numa_group);
-            let holds = |(made_for, until)| made_for == link && self.published_at < until;
-            if !self.sources[at_sources].made_for.is_some_and(holds) {
+            let made_for =
+                self.sources[at_sources].made_for.filter(|(made_for, _)| *made_for == link);
+            if made_for.is_none_or(|(_, until)| self.published_at >= until) {
                 self.view.see(host, &domain.span);
                 self.view.pretend_idle(cpu);
                 let made = self.find_sources(cx, host, &at, at_sources);
                 self.view.restore(cpu, &now_there);
                 if !made {
                     self.count(cx, &at).skip(SkipReason::SerializeBusy);
+                }
+                // Another one at the level: older sources do for this time.
+                if !made && made_for.is_none() {
                     continue;
                 }
             }
@@ -270,21 +284,48 @@ impl Inner {
                 filled |= 1 << level;
             }
         }
-        self.add_the_rest(cx, cpu, filled, &mut plan);
+        let far = || self.far_nodes(cx, cpu, planned).take(NODES_PLANNED);
+        self.add_the_rest(cx, cpu, filled, PULL_PLAN_LEN - far().count(), &mut plan);
+        for (level, node) in far() {
+            let span = cx.facts.node_span(node);
+            // Neighbours begin with different CPUs.
+            let first = span.iter().nth(slot % span.weight().max(1)).unwrap_or(cpu);
+            plan.add_node(first, level, span.weight() as u32 + 1);
+        }
         self.slots[slot].planned = planned;
         plan
     }
 
-    /// Appends the other CPUs of the levels in `filled`, nearest first: a plan is for what comes
-    /// after it was made, and a source is looked at again when it is used. NUMA levels only while
-    /// the policy finds something to pull there: it may tolerate what waits on another node.
-    fn add_the_rest(&self, cx: Cx, cpu: CpuId, filled: u32, plan: &mut PullPlan) {
+    /// The other nodes of the NUMA levels in `planned`, nearest first, each with its level. What the
+    /// policy tolerates on another node while that has room ends when it has more tasks than CPUs:
+    /// then its group is overloaded, and pulled from whatever its other numbers are.
+    fn far_nodes<'a>(
+        &self,
+        cx: Cx<'a>,
+        cpu: CpuId,
+        planned: u32,
+    ) -> impl Iterator<Item = (usize, u16)> + use<'a> {
+        let chain = cx.tree.chain(cpu);
+        let views = cx.facts.numa_views(cx.facts.node_of()[cpu.index()]).iter();
+        let levels = views.filter_map(move |view| {
+            let level = chain.iter().position(|link| link.domain == view.domain)?;
+            (planned >> level & 1 == 1).then_some((level, view))
+        });
+        levels
+            .flat_map(|(level, view)| view.others.iter().flatten().map(move |&node| (level, node)))
+    }
+
+    /// Appends the other CPUs of the levels in `filled`, nearest first, until the plan has `room`: a plan
+    /// is for what comes after it was made, and a source is looked at again when it is used. NUMA
+    /// levels only while the policy finds something to pull there: it may tolerate what waits on
+    /// another node.
+    fn add_the_rest(&self, cx: Cx, cpu: CpuId, filled: u32, room: usize, plan: &mut PullPlan) {
         for (level, link) in cx.tree.chain(cpu).iter().enumerate() {
             if filled >> level & 1 == 0 {
                 continue;
             }
             for src in cx.tree.domain(link.domain).span.iter_wrap(cpu).filter(|&src| src != cpu) {
-                if plan.is_full() {
+                if plan.len() >= room {
                     return;
                 }
                 plan.add(src, level);

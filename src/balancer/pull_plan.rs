@@ -1,5 +1,6 @@
 //! What a CPU does by itself when it runs out of work: the plan that a host keeps for it.
 
+use crate::cpumask::Cpumask;
 use crate::units::{CpuId, Nanos, TaskKey};
 
 /// Sources in a plan.
@@ -11,14 +12,42 @@ pub const DICED_LEVELS: usize = 8;
 /// Uses of a plan for which the dice are thrown ahead; then they come round again.
 pub const DICE_THROWN: u32 = 32;
 
-/// The CPUs to pull from, best first, with the level for whose sake each is there.
+/// One place to pull from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PullSource {
+    /// The CPU.
+    pub cpu: CpuId,
+    /// For the sake of which level it is there (position in the CPU's chain, at most
+    /// [`DICED_LEVELS`] - 1).
+    pub level: u8,
+    /// 0: this CPU alone. Otherwise its whole node from this CPU on, while that has so many runnable
+    /// tasks.
+    pub node_from: u16,
+}
+
+impl PullSource {
+    /// The CPUs whose queues are to be looked at, in order; none if their node has too few tasks.
+    /// `node`: the CPUs of the source's node; `nr_running`: runnable tasks by CPU.
+    pub fn queues<'a>(
+        &self,
+        node: &'a Cpumask,
+        nr_running: impl Fn(CpuId) -> u32,
+    ) -> impl Iterator<Item = CpuId> + 'a {
+        let whole = self.node_from > 0;
+        let enough = !whole || node.iter().map(nr_running).sum::<u32>() >= self.node_from.into();
+        let alone = (!whole).then_some(self.cpu).into_iter();
+        let others = (whole && enough).then(|| node.iter_wrap(self.cpu)).into_iter().flatten();
+        alone.chain(others)
+    }
+}
+
+/// Where to pull from, best first.
 ///
 /// The newidle dice are thrown when the plan is made, for each use anew: a CPU that runs out of work
 /// for the `n`th time passes over the sources of the levels that [`PullPlan::left_out`] gives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PullPlan {
-    sources: [CpuId; PULL_PLAN_LEN],
-    levels: [u8; PULL_PLAN_LEN],
+    sources: [PullSource; PULL_PLAN_LEN],
     len: u8,
     /// By level: the uses, as bits, that leave it out.
     pub dice: [u32; DICED_LEVELS],
@@ -30,11 +59,9 @@ pub(super) fn dice_index(level: usize) -> usize {
 }
 
 impl PullPlan {
-    /// The sources with their levels (positions in the CPU's chain, at most
-    /// [`DICED_LEVELS`] - 1).
-    pub fn iter(&self) -> impl Iterator<Item = (CpuId, usize)> + '_ {
-        let levels = self.levels.iter().map(|&level| usize::from(level));
-        self.sources.iter().copied().zip(levels).take(usize::from(self.len))
+    /// The sources in order.
+    pub fn sources(&self) -> &[PullSource] {
+        &self.sources[..usize::from(self.len)]
     }
 
     /// How many sources it has.
@@ -47,15 +74,21 @@ impl PullPlan {
         self.len == 0
     }
 
-    pub(super) fn is_full(&self) -> bool {
-        usize::from(self.len) == PULL_PLAN_LEN
+    /// Appends a CPU unless it is there already or the plan is full.
+    pub(super) fn add(&mut self, cpu: CpuId, level: usize) {
+        if !self.sources().iter().any(|source| source.cpu == cpu) {
+            self.push(cpu, level, 0);
+        }
     }
 
-    /// Appends a source unless it is there already or the plan is full.
-    pub(super) fn add(&mut self, cpu: CpuId, level: usize) {
-        if !self.is_full() && !self.iter().any(|(source, _)| source == cpu) {
-            self.sources[usize::from(self.len)] = cpu;
-            self.levels[usize::from(self.len)] = dice_index(level) as u8;
+    /// Appends a CPU's whole node, for when it has `from` runnable tasks, unless the plan is full.
+    pub(super) fn add_node(&mut self, cpu: CpuId, level: usize, from: u32) {
+        self.push(cpu, level, from.clamp(1, u16::MAX.into()) as u16);
+    }
+
+    fn push(&mut self, cpu: CpuId, level: usize, node_from: u16) {
+        if let Some(free) = self.sources.get_mut(usize::from(self.len)) {
+            *free = PullSource { cpu, level: dice_index(level) as u8, node_from };
             self.len += 1;
         }
     }

@@ -65,9 +65,9 @@ impl View {
         self.idle_cpus.test(cpu)
     }
 
-    /// Whether a task waits on one of `cpus`, as far as they were looked at in this round.
-    pub(super) fn has_waiting(&self, mut cpus: impl Iterator<Item = CpuId>) -> bool {
-        cpus.any(|cpu| self.seen.test(cpu) && self.snapshot.cpu(cpu).nr_running > 1)
+    /// Runnable tasks of a CPU; none of those that were not looked at in this round.
+    pub(super) fn nr_seen(&self, cpu: CpuId) -> u32 {
+        if self.seen.test(cpu) { self.snapshot.cpu(cpu).nr_running } else { 0 }
     }
 
     /// Looks at two CPUs now.

@@ -176,7 +176,9 @@ _Static_assert(BATON_NR_STATS <= BATON_ROOM_FOR_STATS, "room for all counters");
 struct baton_pull_plan {
 	u32 nr;
 	u32 version;
-	u32 src[BATON_PULL_PLAN_LEN];
+	u16 src[BATON_PULL_PLAN_LEN];
+	/* 0: the CPU alone. Else its whole node, while that has so many runnable tasks. */
+	u16 limit[BATON_PULL_PLAN_LEN];
 	u8 level[BATON_PULL_PLAN_LEN]; /* for whose sake each source is there */
 	u32 dice[BATON_DICED_LEVELS];  /* by level: the uses, as bits, that leave it out */
 	u32 pad[2];

@@ -153,6 +153,39 @@ static __always_inline void pull_record(struct baton_cpu *c, u64 key, u32 src, u
 	c->nr_pulls++;
 }
 
+/* The CPU from whose queue @c can take a task now, or did; nr_cpu_ids if there is none. */
+static __always_inline u32 pull_from(u32 src, s32 cpu, s32 min_queued)
+{
+	struct baton_cpu *c = cpu_ctx(src);
+
+	/* An idle CPU with a queue has just been given it and is on its way. */
+	if (!c || src == cpu || c->nr_queued < min_queued || c->idle_since)
+		return nr_cpu_ids;
+	return scx_bpf_dsq_move_to_local(src, 0) ? src : nr_cpu_ids;
+}
+
+/* The same with the node of CPU @first, from that one on, if it has @limit runnable tasks. */
+static __noinline u32 pull_from_home(u32 first, u32 limit, s32 cpu)
+{
+	u32 i, at = first, from;
+
+	if (!home_has(first, limit))
+		return nr_cpu_ids;
+	bpf_for (i, 0, nr_cpu_ids) {
+		struct baton_cpu *c = cpu_ctx(at);
+
+		if (!c)
+			break;
+		from = pull_from(at, cpu, 1);
+		if (from < nr_cpu_ids)
+			return from;
+		at = c->next_in_home;
+		if (at == first)
+			break;
+	}
+	return nr_cpu_ids;
+}
+
 /*
  * Pulls one task by the plan. A CPU that would idle takes from any queue with a waiting task, of
  * the levels that the dice let it look at this time; one that could go on with its previous task
@@ -181,9 +214,7 @@ static __always_inline bool pull(struct baton_cpu *c, s32 cpu, bool would_idle)
 	if (nr > BATON_PULL_PLAN_LEN)
 		nr = BATON_PULL_PLAN_LEN;
 	bpf_for (i, 0, nr) {
-		struct baton_cpu *src;
-		u32 k = i, level;
-		s32 from;
+		u32 k = i, level, from;
 
 		barrier_var(k);
 		if (k >= BATON_PULL_PLAN_LEN)
@@ -193,12 +224,13 @@ static __always_inline bool pull(struct baton_cpu *c, s32 cpu, bool would_idle)
 			c->pull_left_out |= 1U << level;
 			continue;
 		}
-		from = plan->src[k];
-		src = cpu_ctx(from);
-		/* An idle CPU with a queue has just been given it and is on its way. */
-		if (!src || from == cpu || src->nr_queued < min_queued || src->idle_since)
+		if (!plan->limit[k])
+			from = pull_from(plan->src[k], cpu, min_queued);
+		else if (would_idle)
+			from = pull_from_home(plan->src[k], plan->limit[k], cpu);
+		else
 			continue;
-		if (scx_bpf_dsq_move_to_local(from, 0)) {
+		if (from < nr_cpu_ids) {
 			c->pull_src = from + 1;
 			c->pull_cost_ns = elapsed(start, scx_bpf_now());
 			return true;
@@ -262,7 +294,8 @@ void BPF_STRUCT_OPS(baton_dispatch, s32 cpu, struct task_struct *prev)
 		scx_bpf_task_set_slice(prev, slice_ns);
 		return;
 	}
-	if (globals.newidle_ask && !c->ask_at) {
+	/* The agent's own sleep is not the end of any work: it would ask itself in circles. */
+	if (globals.newidle_ask && !c->ask_at && !(prev && prev->tgid == agent_tgid)) {
 		c->ask_at = scx_bpf_now();
 		ring(c->worker);
 	}

@@ -24,6 +24,8 @@ pub struct Facts {
     numa_start: Vec<Option<u32>>,
     numa_groups: usize,
     node_of: Vec<u16>,
+    /// By node: its CPUs.
+    node_spans: Vec<Cpumask>,
     /// By node: its NUMA domains, narrow to wide.
     numa_views: Vec<Vec<NumaView>>,
     nr_cpus: u32,
@@ -164,10 +166,16 @@ impl Facts {
             levels.binary_search(&d.level).unwrap_or_default().min(usize::from(u8::MAX)) as u8
         };
         let node_of = nodes(tree);
+        let numa_views = numa_views(tree, &node_of);
+        let mut node_spans = vec![Cpumask::new(width); numa_views.len()];
+        for cpu in (0..width).filter(|&cpu| !tree.chains[cpu].is_empty()) {
+            node_spans[usize::from(node_of[cpu])].set(cpu.into());
+        }
         Self {
             numa_start,
             numa_groups,
-            numa_views: numa_views(tree, &node_of),
+            node_spans,
+            numa_views,
             node_of,
             domain_slot: tree.domains.iter().map(slot).collect(),
             group_words: tree.groups.iter().map(|g| words_in_use(&g.span)).collect(),
@@ -188,6 +196,11 @@ impl Facts {
     /// all NUMA levels.
     pub fn node_of(&self) -> &[u16] {
         &self.node_of
+    }
+
+    /// The node's CPUs that are balanced.
+    pub fn node_span(&self, node: u16) -> &Cpumask {
+        &self.node_spans[usize::from(node)]
     }
 
     /// The node's NUMA domains, narrow to wide; none where the machine has one node.

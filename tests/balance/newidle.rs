@@ -115,7 +115,12 @@ fn used_plan(
 }
 
 fn sources(plan: &PullPlan) -> Vec<u32> {
-    plan.iter().map(|(src, _)| src.0).collect()
+    plan.sources().iter().filter(|s| s.node_from == 0).map(|s| s.cpu.0).collect()
+}
+
+/// The whole nodes that it names: a CPU of each and from how many tasks on.
+fn nodes(plan: &PullPlan) -> Vec<(u32, u16)> {
+    plan.sources().iter().filter(|s| s.node_from > 0).map(|s| (s.cpu.0, s.node_from)).collect()
 }
 
 /// What the BPF side does when a CPU runs out of work: the first task of the first source in the
@@ -124,11 +129,15 @@ fn pull_by_plan(lab: &mut Lab, cpu: u32) -> Option<CpuId> {
     let dst = CpuId(cpu);
     let (mut tasks, mut outcomes) = (Vec::with_capacity(64), Vec::new());
     let plan = lab.host.pull_plans[dst.index()];
-    for (src, _) in plan.iter() {
-        lab.host.list_queue(src, dst, &mut tasks);
-        let Some(task) = tasks.iter().find(|t| t.allowed_on_dst) else { continue };
-        lab.host.move_tasks(src, dst, &[task.key], &mut outcomes);
-        return Some(src);
+    for source in plan.sources() {
+        let node = lab.mask(if source.cpu.0 < 4 { "0-3" } else { "4-7" });
+        let counts = lab.host.nr_running();
+        for src in source.queues(&node, |cpu| counts[cpu.index()] as u32) {
+            lab.host.list_queue(src, dst, &mut tasks);
+            let Some(task) = tasks.iter().find(|t| t.allowed_on_dst) else { continue };
+            lab.host.move_tasks(src, dst, &[task.key], &mut outcomes);
+            return Some(src);
+        }
     }
     None
 }
@@ -144,8 +153,9 @@ fn a_plan_names_the_nearest_sources_first() {
     // Its own node's first, then the other's, from a different one than its neighbour; last those
     // that have nothing yet.
     assert_eq!(plan(5), [4, 2, 0, 1, 6, 7, 3]);
-    let levels: Vec<usize> = lab.host.pull_plans[5].iter().map(|(_, level)| level).collect();
-    assert_eq!(levels, [0, 1, 1, 1, 0, 0, 1]);
+    let levels: Vec<usize> =
+        lab.host.pull_plans[5].sources().iter().map(|s| s.level.into()).collect();
+    assert_eq!(levels, [0, 1, 1, 1, 0, 0, 1, 1]);
     assert_eq!(plan(6), [4, 0, 1, 2, 7, 5, 3]);
     assert!(lab.balancer.counters().current().plans_published >= 5);
 
@@ -256,6 +266,20 @@ fn plans_obey_the_flags_of_newidle_and_of_the_gate() {
 }
 
 #[test]
+fn a_plan_keeps_its_sources_while_another_pass_holds_the_flag() {
+    let mut lab = crowded(&["newidle-dice=off"]);
+    lab.balancer.publish_plans(&mut lab.host, &lab.config);
+    let before = lab.host.pull_plans[5];
+    assert!(!nodes(&before).is_empty());
+    let shared = Arc::clone(&lab.shared);
+    let held = shared.gate.try_acquire(SerializeScope::Global, LevelKind::Numa(1));
+    lab.host.now += Nanos::from_ms(100);
+    lab.balancer.publish_plans(&mut lab.host, &lab.config);
+    assert!(held.is_some() && skips(&lab, SkipReason::SerializeBusy) > 0);
+    assert_eq!(lab.host.pull_plans[5], before);
+}
+
+#[test]
 fn a_pair_is_not_planned_across_nodes() {
     let mut lab = Lab::new(regular_tree(2, 1, 4, 1));
     lab.set("newidle-dice=off");
@@ -264,6 +288,25 @@ fn a_pair_is_not_planned_across_nodes() {
     lab.balancer.publish_plans(&mut lab.host, &lab.config);
     assert_eq!(sources(&lab.host.pull_plans[1]), [0, 2, 3], "within the node");
     assert_eq!(sources(&lab.host.pull_plans[5]), [6, 7, 4]);
+}
+
+#[test]
+fn another_node_is_pulled_from_once_it_has_more_tasks_than_cpus() {
+    let mut lab = Lab::new(regular_tree(2, 1, 4, 1));
+    lab.set("newidle-dice=off");
+    lab.balancer.publish_plans(&mut lab.host, &lab.config);
+    // Made while the machine idles.
+    assert_eq!(nodes(&lab.host.pull_plans[1]), [(5, 5)]);
+    assert_eq!(nodes(&lab.host.pull_plans[6]), [(2, 5)]);
+    let has_room = [(0, 3), (1, 1)];
+    has_room.iter().for_each(|&(cpu, nr)| lab.host.add_hogs(cpu, nr, 1 + 10 * cpu));
+    assert_eq!(pull_by_plan(&mut lab, 6), None);
+    lab.host.add_hogs(3, 1, 90);
+    assert_eq!(pull_by_plan(&mut lab, 6), Some(CpuId(0)));
+    assert_eq!(pull_by_plan(&mut lab, 7), None, "four again");
+    lab.set("newidle-numa=no");
+    lab.balancer.publish_plans(&mut lab.host, &lab.config);
+    assert!(nodes(&lab.host.pull_plans[6]).is_empty());
 }
 
 #[test]

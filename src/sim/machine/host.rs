@@ -154,22 +154,26 @@ impl Machine {
     }
 
     /// The CPU helps itself from its pull plan, as the BPF component does: the first waiting task
-    /// of the first source that may run here.
-    /// A CPU that was `told` of work throws no dice.
+    /// of the first source that may run here. A CPU that was `told` of work throws no dice.
     pub(crate) fn pull_by_plan(&mut self, cpu: CpuId, told: bool) -> PullReport {
         let c = &mut self.cpus[cpu.index()];
         let plan = c.pull_plan;
         let diced = if told { 0 } else { plan.left_out(c.plan_uses) };
         c.plan_uses = c.plan_uses.wrapping_add(u32::from(!told));
         let (mut left_out, mut found) = (0, None);
-        for (src, level) in plan.iter() {
-            if diced >> level & 1 == 1 {
-                left_out |= 1 << level;
+        for source in plan.sources() {
+            if diced >> source.level & 1 == 1 {
+                left_out |= 1 << source.level;
                 continue;
             }
+            let node = self.places.node_mask(source.cpu);
             let may = |id: &TaskId| self.tasks[id.index()].may_run_on(cpu);
-            let mut queue = self.cpus[src.index()].queue.iter().map(|q| q.task);
-            found = queue.find(may).map(|id| (self.tasks[id.index()].key, src));
+            let first_in = |src: CpuId| {
+                let mut queue = self.cpus[src.index()].queue.iter().map(|q| q.task);
+                queue.find(may).map(|id| (self.tasks[id.index()].key, src))
+            };
+            let nr_running = |cpu: CpuId| self.cpus[cpu.index()].nr_running();
+            found = source.queues(node, nr_running).find_map(first_in);
             if found.is_some() {
                 break;
             }

@@ -199,6 +199,11 @@ impl Places {
         self.node[cpu.index()]
     }
 
+    /// The CPUs of the CPU's node.
+    pub(crate) fn node_mask(&self, cpu: CpuId) -> &Cpumask {
+        &self.nodes[self.node(cpu) as usize].mask
+    }
+
     /// The CPUs of each node.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &Cpumask> {
         self.nodes.iter().map(|node| &node.mask)
