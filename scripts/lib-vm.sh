@@ -11,6 +11,10 @@ vm_shape() {
     case $1 in
     # As many as the host may have: nothing waits for a real CPU.
     1n2) printf '%s\n' --cpus 2,sockets=1,cores=2 -m 3G ;;
+    2n2)
+        printf '%s\n' --cpus 2,sockets=2,cores=1 -m 3G --numa 1536M,cpus=0 --numa 1536M,cpus=1 \
+            --numa-distance 0,1=21
+        ;;
     1n4) printf '%s\n' --cpus 4,sockets=1,cores=4 -m 3G ;;
     2n8)
         printf '%s\n' --cpus 8,sockets=2,cores=4 -m 4G --numa 2G,cpus=0-3 --numa 2G,cpus=4-7 \
@@ -18,6 +22,13 @@ vm_shape() {
         ;;
     2u8)
         printf '%s\n' --cpus 8 -m 4G --numa 2G,cpus=0-1 --numa 2G,cpus=2-7 --numa-distance 0,1=21
+        ;;
+    4n4)
+        printf '%s\n' --cpus 4,sockets=4,cores=1 -m 4G \
+            --numa 1G,cpus=0 --numa 1G,cpus=1 --numa 1G,cpus=2 --numa 1G,cpus=3 \
+            --numa-distance 0,1=12 --numa-distance 2,3=12 \
+            --numa-distance 0,2=21 --numa-distance 0,3=21 \
+            --numa-distance 1,2=21 --numa-distance 1,3=21
         ;;
     4n16)
         printf '%s\n' --cpus 16,sockets=4,cores=2,threads=2 -m 4G \
@@ -29,7 +40,7 @@ vm_shape() {
     *) die "no shape \`$1\`; there are: $(vm_shapes)" ;;
     esac
 }
-vm_shapes() { echo '1n2 1n4 2n8 2u8 4n16'; }
+vm_shapes() { echo '1n2 2n2 1n4 4n4 2n8 2u8 4n16'; }
 
 kernel_image() { # kernel_image VERSION: path of its vmlinuz
     local dir="$CACHE/kernel/$1" release="$1+deb13-cloud-amd64" f

@@ -15,6 +15,8 @@ const SAMPLED: usize = 32;
 /// The checker and its scratch space, sized once.
 pub(crate) struct Conservation {
     checker: WorkConservation,
+    /// Shortest time after which a CPU that has not ticked counts as one that does not react.
+    patience: Nanos,
     cpus: Cpumask,
     snapshot: Snapshot,
     listed: Vec<TaskView>,
@@ -24,11 +26,12 @@ pub(crate) struct Conservation {
 }
 
 impl Conservation {
-    /// A checker for these CPUs.
-    pub(crate) fn new(cpus: Cpumask) -> Self {
+    /// A checker for these CPUs, which tick every `tick` while they are busy.
+    pub(crate) fn new(cpus: Cpumask, tick: Nanos) -> Self {
         let width = cpus.width();
         Self {
             checker: WorkConservation::new(width),
+            patience: tick + tick,
             snapshot: Snapshot::new(width),
             listed: Vec::with_capacity(SAMPLED),
             waiting: Vec::with_capacity(SAMPLED),
@@ -62,13 +65,15 @@ impl Conservation {
             i.is_some_and(|i| allowed[i].test(cpu))
         };
         let limit = Nanos::from_ms(u64::from(config.tunables.wc_limit_ms));
-        let before = self.checker.violations();
-        let why = |cpu, src| match host.reacts(cpu, src, snapshot, limit) {
+        let found = |c: &WorkConservation| (c.violations(), c.longest());
+        let before = found(&self.checker);
+        let patience = limit.max(self.patience);
+        let why = |cpu, src| match host.reacts(cpu, src, snapshot, patience) {
             false => Some(WhyIdle::NoReaction),
             true => last_skip(live, cpu).map(WhyIdle::Skipped),
         };
         self.checker.check(&self.snapshot, &self.cpus, limit, waiting, may_run, why);
-        if self.checker.violations() != before {
+        if found(&self.checker) != before {
             live.note_violations(&self.checker);
         }
     }

@@ -177,7 +177,8 @@ fn run(config: &Config, machine: &Machine, stop: &AtomicBool) -> Result<(Exit, T
                 view: &live.workers[slot],
                 roster: &roster,
                 bell,
-                conservation: (slot == 0).then(|| Conservation::new(machine.balanced())),
+                conservation: (slot == 0)
+                    .then(|| Conservation::new(machine.balanced(), machine.tick)),
                 home: machine.home(&machine.shards[slot]),
                 tick: machine.tick,
                 budget: Budget::new(config.agent_share, machine.shards[slot].weight()),

@@ -125,9 +125,12 @@ static __always_inline void tell(struct baton_cpu *c, u32 cpu)
 	scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 }
 
+/* Idle CPUs that one tick tells of work at the most. */
+#define TELL_MOST 4
+
 /*
- * Asks for what is due: by the busy CPUs of the shard of @c, or because a task waits on @c while a
- * CPU idles that might run it. That one helps itself, by its plan; the worker is woken only if that
+ * Asks for what is due: by the busy CPUs of the shard of @c, or because tasks wait on @c while CPUs
+ * idle that might run them. Those help themselves, by their plans; the worker is woken only if that
  * has not helped by the next time. The times come before the mask, which all idle CPUs write.
  */
 static __always_inline void ask_for_balance(struct baton_cpu *c, u64 now)
@@ -135,7 +138,8 @@ static __always_inline void ask_for_balance(struct baton_cpu *c, u64 now)
 	struct baton_slot *s = worker_of(c);
 	struct baton_pull_plan *plan;
 	struct baton_cpu *idle;
-	u32 cpu;
+	s32 waiting = c->nr_queued;
+	u32 i, cpu;
 
 	if (!s)
 		return;
@@ -143,19 +147,26 @@ static __always_inline void ask_for_balance(struct baton_cpu *c, u64 now)
 		wake(s, c->worker);
 		return;
 	}
-	if (c->nr_queued <= 0 || now < s->due_idle)
+	if (waiting <= 0 || now < s->due_idle)
 		return;
-	cpu = idle_cpu();
-	if (cpu >= nr_cpu_ids)
+	bpf_for (i, 0, TELL_MOST) {
+		cpu = (s32)i < waiting ? idle_cpu() : nr_cpu_ids;
+		if (cpu >= nr_cpu_ids)
+			return;
+		idle = cpu_ctx(cpu);
+		plan = plan_of(cpu);
+		if (!idle || !plan)
+			return;
+		if (plan->nr && idle->told == BATON_NOT_TOLD) {
+			tell(idle, cpu);
+			continue;
+		}
+		/* One told just now is on its way. */
+		if (!i && s->asleep && idle->idle_since &&
+		    elapsed(idle->idle_since, now) >= IDLE_SETTLED_NS)
+			wake(s, c->worker);
 		return;
-	idle = cpu_ctx(cpu);
-	plan = plan_of(cpu);
-	if (!idle || !plan)
-		return;
-	if (plan->nr && idle->told == BATON_NOT_TOLD)
-		tell(idle, cpu);
-	else if (s->asleep && idle->idle_since && elapsed(idle->idle_since, now) >= IDLE_SETTLED_NS)
-		wake(s, c->worker);
+	}
 }
 
 #endif
