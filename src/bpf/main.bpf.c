@@ -164,21 +164,27 @@ static __always_inline u32 pull_from(u32 src, s32 cpu, s32 min_queued)
 	return scx_bpf_dsq_move_to_local(src, 0) ? src : nr_cpu_ids;
 }
 
+/* Queues of a node that one pull tries: each may hold nothing but tasks bound to the node. */
+#define HOME_TRIES 8
+
 /* The same with the node of CPU @first, from that one on, if it has @limit runnable tasks. */
 static __noinline u32 pull_from_home(u32 first, u32 limit, s32 cpu)
 {
-	u32 i, at = first, from;
+	u32 i, at = first, tries = 0, from;
 
 	if (!home_has(first, limit))
 		return nr_cpu_ids;
 	bpf_for (i, 0, nr_cpu_ids) {
 		struct baton_cpu *c = cpu_ctx(at);
 
-		if (!c)
+		if (!c || tries >= HOME_TRIES)
 			break;
-		from = pull_from(at, cpu, 1);
-		if (from < nr_cpu_ids)
-			return from;
+		if (c->nr_queued > 0) {
+			from = pull_from(at, cpu, 1);
+			if (from < nr_cpu_ids)
+				return from;
+			tries++;
+		}
 		at = c->next_in_home;
 		if (at == first)
 			break;
