@@ -132,6 +132,10 @@ kvm_works() {
     [ "$(cat "$verdict")" = yes ]
 }
 
+# What is said, and the exit status, where the machine ended (or never came up) under a command.
+VM_ENDED='the virtual machine ended before the command did'
+VM_ENDED_STATUS=125
+
 # Seconds until a machine that has not started its command counts as hung; a boot takes a quarter.
 BOOT_PATIENCE=120
 
@@ -193,8 +197,8 @@ vm_run() {
             --rwdir "$dir" -- "$dir/command" || break
         echo "note: the virtual machine did not come up (boot $try of 3)" >&2
     done
-    status=$(cat "$dir/status" 2>/dev/null || echo 125)
+    status=$(cat "$dir/status" 2>/dev/null || echo "$VM_ENDED_STATUS")
     rm -rf "$dir"
-    [ "$status" != 125 ] || echo "error: the virtual machine ended before the command did" >&2
+    [ "$status" != "$VM_ENDED_STATUS" ] || echo "error: $VM_ENDED" >&2
     return "$status"
 }

@@ -49,9 +49,9 @@ pub struct Opts {
     #[arg(long, value_enum, default_value_t = Workers::Llc)]
     pub workers: Workers,
 
-    /// How much of its CPUs' time a balancing thread may use, in thousandths (0 = any). Beyond that
-    /// the balance of busy CPUs, never that of idle ones, comes later: at most 16 times as seldom as by
-    /// the kernel's intervals.
+    /// How much of its CPUs' time a balancing thread aims to use, in thousandths (0 = any). Beyond
+    /// that the passes of busy CPUs, and the nohz kicks that go with them, come later: at most 16 times
+    /// as seldom as by the kernel's intervals. What idle CPUs ask for is never put off.
     #[arg(long, value_name = "PERMILLE", default_value_t = 4, value_parser = value_parser!(u32).range(0..=1_000))]
     pub agent_share: u32,
 

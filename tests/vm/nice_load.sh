@@ -1,5 +1,5 @@
 # weights count as load: one heavy task gets a CPU for itself, many light ones share the others
-start_baton
+start_baton --agent-share 0
 pids=()
 hog "$(node_cpus 0)" -10; heavy=$!
 for _ in $(seq 8); do hog "$(node_cpus 0)" 5; pids+=($!); done
