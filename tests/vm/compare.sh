@@ -45,10 +45,10 @@ compare 0 live "baton:--workers cpu --serialize-order always" "baton:--workers c
 note "serialize-order always | elected: $(sed -n '/^baton:/p' live.txt | head -n 1 | tr -s ' ')"
 
 # The kernel ends the scheduler in mid-run: that run is invalid, the next one starts it anew.
-"$LAB" compare baton kernel -w hackbench:groups=4,loops=1000 --rounds 2 --aa-rounds 1 --warmup 0 \
+"$LAB" compare baton kernel -w hackbench:groups=2,loops=300 --rounds 2 --aa-rounds 1 --warmup 0 \
     --record killed.jsonl --json killed.json >killed.txt 2>killed.err &
 lab=$!
-# By the shell itself, and without a moment's delay: among 160 tasks a process more takes seconds.
+# By the shell itself, and without a moment's delay: among 80 tasks a process more takes seconds.
 mkfifo "$WORK/never"
 in_a_run() { # in_a_run: SCHEDULER is its process and hackbench runs
     local end=$((SECONDS + 60)) state children child name hackbench
