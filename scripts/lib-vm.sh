@@ -181,6 +181,8 @@ vm_run() {
     [ -z "$append" ] || args+=(--append "$append")
     # The command travels in a file: quoting survives, and so does its status.
     dir=$(mktemp -d "${TMPDIR:-/tmp}/baton-vm-XXXXXX")
+    # What the kernel says when it dies: vng throws its console away.
+    args+=(--qemu-opts="-set chardev.console.path=$dir/console")
     {
         echo '#!/bin/bash'
         echo ": >$(printf %q "$dir/started")"
@@ -198,7 +200,10 @@ vm_run() {
         echo "note: the virtual machine did not come up (boot $try of 3)" >&2
     done
     status=$(cat "$dir/status" 2>/dev/null || echo "$VM_ENDED_STATUS")
+    if [ "$status" = "$VM_ENDED_STATUS" ]; then
+        echo "error: $VM_ENDED; the end of its console:" >&2
+        tail -n 40 "$dir/console" >&2 || true
+    fi
     rm -rf "$dir"
-    [ "$status" != "$VM_ENDED_STATUS" ] || echo "error: $VM_ENDED" >&2
     return "$status"
 }
