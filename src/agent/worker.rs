@@ -120,7 +120,8 @@ impl Worker<'_> {
 
     /// Sleeps until the BPF component, at a tick of a busy CPU, finds that there is something to do,
     /// or another worker rings. Only what no tick will tell of takes a timer. `took` is the CPU time
-    /// of the last round: busy CPUs may wait for it to be worth it, idle ones never do.
+    /// of the last round: for its sake what busy CPUs ask for may be put off, never what waits for an
+    /// idle CPU.
     fn rest(&mut self, took: Nanos) {
         let now = self.host.read_clock();
         let fresh = now + Nanos(FRESH_TICKS * self.tick.0);

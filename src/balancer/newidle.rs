@@ -263,11 +263,9 @@ impl Inner {
                 self.view.pretend_idle(cpu);
                 let made = self.find_sources(cx, host, &at, at_sources);
                 self.view.restore(cpu, &now_there);
-                if !made {
-                    self.count(cx, &at).skip(SkipReason::SerializeBusy);
-                }
-                // Another one at the level: older sources do for this time.
+                // Another one at the level: older sources do for this time, if there are any.
                 if !made && made_for.is_none() {
+                    self.count(cx, &at).skip(SkipReason::SerializeBusy);
                     continue;
                 }
             }
@@ -284,9 +282,10 @@ impl Inner {
                 filled |= 1 << level;
             }
         }
-        let far = || self.far_nodes(cx, cpu, planned).take(NODES_PLANNED);
-        self.add_the_rest(cx, cpu, filled, PULL_PLAN_LEN - far().count(), &mut plan);
-        for (level, node) in far() {
+        let mut far = [(0, 0); NODES_PLANNED];
+        let far = self.far_nodes(cx, cpu, planned, &mut far);
+        self.add_the_rest(cx, cpu, filled, PULL_PLAN_LEN - far.len(), &mut plan);
+        for &(level, node) in far {
             let span = cx.facts.node_span(node);
             // Neighbours begin with different CPUs.
             let first = span.iter().nth(slot % span.weight().max(1)).unwrap_or(cpu);
@@ -296,23 +295,31 @@ impl Inner {
         plan
     }
 
-    /// The other nodes of the NUMA levels in `planned`, nearest first, each with its level. What the
-    /// policy tolerates on another node while that has room ends when it has more tasks than CPUs:
-    /// then its group is overloaded, and pulled from whatever its other numbers are.
+    /// Fills `far` with the other nodes of the NUMA levels in `planned`, nearest first, each with the
+    /// first of its levels, and gives the filled part. What the policy tolerates on another node while
+    /// that has room ends when it has more tasks than CPUs: then its group is overloaded, and pulled
+    /// from whatever its other numbers are.
     fn far_nodes<'a>(
         &self,
-        cx: Cx<'a>,
+        cx: Cx,
         cpu: CpuId,
         planned: u32,
-    ) -> impl Iterator<Item = (usize, u16)> + use<'a> {
+        far: &'a mut [(usize, u16)],
+    ) -> &'a [(usize, u16)] {
         let chain = cx.tree.chain(cpu);
-        let views = cx.facts.numa_views(cx.facts.node_of()[cpu.index()]).iter();
-        let levels = views.filter_map(move |view| {
-            let level = chain.iter().position(|link| link.domain == view.domain)?;
-            (planned >> level & 1 == 1).then_some((level, view))
-        });
-        levels
-            .flat_map(|(level, view)| view.others.iter().flatten().map(move |&node| (level, node)))
+        let mut len = 0;
+        for view in cx.facts.numa_views(cx.facts.node_of()[cpu.index()]) {
+            let level = chain.iter().position(|link| link.domain == view.domain);
+            let Some(level) = level.filter(|level| planned >> level & 1 == 1) else { continue };
+            for &node in view.others.iter().flatten() {
+                // Where nodes form a ring or a line, the groups of a level overlap those before it.
+                if len < far.len() && far[..len].iter().all(|&(_, named)| named != node) {
+                    far[len] = (level, node);
+                    len += 1;
+                }
+            }
+        }
+        &far[..len]
     }
 
     /// Appends the other CPUs of the levels in `filled`, nearest first, until the plan has `room`: a plan

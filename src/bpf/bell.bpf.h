@@ -130,13 +130,15 @@ static __always_inline void tell(struct baton_cpu *c, u32 cpu)
 
 /*
  * Asks for what is due: by the busy CPUs of the shard of @c, or because tasks wait on @c while CPUs
- * idle that might run them. Those help themselves, by their plans; the worker is woken only if that
- * has not helped by the next time. The times come before the mask, which all idle CPUs write.
+ * idle that might run them. Those help themselves, by their plans; the worker is woken only if all
+ * that were found had been told before, and have had the time. The times come before the mask,
+ * which all idle CPUs write.
  */
 static __always_inline void ask_for_balance(struct baton_cpu *c, u64 now)
 {
 	struct baton_slot *s = worker_of(c);
 	struct baton_pull_plan *plan;
+	bool helps = false, idles = false;
 	struct baton_cpu *idle;
 	s32 waiting = c->nr_queued;
 	u32 i, cpu;
@@ -152,21 +154,24 @@ static __always_inline void ask_for_balance(struct baton_cpu *c, u64 now)
 	bpf_for (i, 0, TELL_MOST) {
 		cpu = (s32)i < waiting ? idle_cpu() : nr_cpu_ids;
 		if (cpu >= nr_cpu_ids)
-			return;
+			break;
 		idle = cpu_ctx(cpu);
 		plan = plan_of(cpu);
 		if (!idle || !plan)
-			return;
+			break;
 		if (plan->nr && idle->told == BATON_NOT_TOLD) {
 			tell(idle, cpu);
-			continue;
+			helps = true;
+		} else if (idle->told == BATON_TOLD &&
+			   elapsed(idle->told_at, now) < IDLE_SETTLED_NS) {
+			/* On its way. */
+			helps = true;
+		} else if (idle->idle_since && elapsed(idle->idle_since, now) >= IDLE_SETTLED_NS) {
+			idles = true;
 		}
-		/* One told just now is on its way. */
-		if (!i && s->asleep && idle->idle_since &&
-		    elapsed(idle->idle_since, now) >= IDLE_SETTLED_NS)
-			wake(s, c->worker);
-		return;
 	}
+	if (idles && !helps && s->asleep)
+		wake(s, c->worker);
 }
 
 #endif

@@ -148,7 +148,7 @@ struct baton_cpu {
 	u32 pull_left_out;
 	u64 avg_idle_max; /* cap of avg_idle; written by the agent, 0 while unknown */
 	u32 told;         /* enum baton_told, of the idle period under way */
-	u32 cpu_pad;
+	u32 pull_next;    /* where a pull that gave another node up goes on + 1, 0 if none did */
 
 	/* The last pulls, a ring: entry nr_pulls % BATON_NR_PULLS is the next. */
 	struct baton_pull pulls[BATON_NR_PULLS];

@@ -167,19 +167,32 @@ static __always_inline u32 pull_from(u32 src, s32 cpu, s32 min_queued)
 /* Queues of a node that one pull tries: each may hold nothing but tasks bound to the node. */
 #define HOME_TRIES 8
 
-/* The same with the node of CPU @first, from that one on, if it has @limit runnable tasks. */
+/*
+ * The same with the node of CPU @first, if it has @limit runnable tasks: from that CPU on, or from
+ * where CPU @cpu gave it up the last time.
+ */
 static __noinline u32 pull_from_home(u32 first, u32 limit, s32 cpu)
 {
+	struct baton_cpu *mine = cpu_ctx(cpu), *there = cpu_ctx(first), *c;
 	u32 i, at = first, tries = 0, from;
 
-	if (!home_has(first, limit))
+	if (!mine || !there || !home_has(first, limit))
 		return nr_cpu_ids;
+	c = mine->pull_next ? cpu_ctx(mine->pull_next - 1) : NULL;
+	if (c && c->home == there->home) {
+		at = mine->pull_next - 1;
+		mine->pull_next = 0;
+	}
+	first = at;
 	bpf_for (i, 0, nr_cpu_ids) {
-		struct baton_cpu *c = cpu_ctx(at);
-
-		if (!c || tries >= HOME_TRIES)
+		c = cpu_ctx(at);
+		if (!c)
 			break;
-		if (c->nr_queued > 0) {
+		if (tries >= HOME_TRIES) {
+			mine->pull_next = at + 1;
+			break;
+		}
+		if (c->nr_queued > 0 && !c->idle_since) {
 			from = pull_from(at, cpu, 1);
 			if (from < nr_cpu_ids)
 				return from;
